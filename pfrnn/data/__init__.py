@@ -1,0 +1,1 @@
+"""The data sets: cards, raw files, protocols, prepared arrays."""

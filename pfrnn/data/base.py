@@ -1,0 +1,172 @@
+"""What a data set is: a card, a protocol, a function from raw files to arrays, and the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pfrnn.config import Strict
+
+Task = Literal["regression", "classification", "localization"]
+State = Literal["whole", "excerpt", "unverified", "simulated", "missing"]
+SPLITS = ("train", "validation", "test")
+
+
+class Protocol(Strict):
+    """Base of every data set's protocol; a set adds its own fields, all of them with a default.
+
+    The caps take a seeded random part of a split *after* splitting; they make small tiers small
+    and are written on the prepared card.
+    """
+
+    max_train: int | None = None
+    max_validation: int | None = None
+    max_test: int | None = None
+
+
+class RawFile(NamedTuple):
+    """One raw file under the publisher's name, e.g. ``AirQualityUCI.csv``, and its digests.
+
+    Attributes:
+        name: path below ``data/raw/<set>/`` and below ``<mirror>/<set>/``.
+        sha256: accepted digests of the publisher's file; empty when none is known.
+    """
+
+    name: str
+    sha256: tuple[str, ...] = ()
+
+
+class Address(NamedTuple):
+    """Where raw files can be had.
+
+    Attributes:
+        url: a file or an archive.
+        members: raw file name -> path inside the archive; empty when the URL is the file itself.
+            A path with ``!`` goes into an archive inside the archive: ``inner.zip!file.dat``.
+    """
+
+    url: str
+    members: Mapping[str, str] = {}  # noqa: RUF012 - never written to
+
+
+class Card(NamedTuple):
+    """What is known about a data set before any file is read."""
+
+    name: str
+    title: str
+    task: Task
+    origin: str
+    citation: str
+    licence: str
+    redistributable: bool
+    files: tuple[RawFile, ...]
+    addresses: tuple[Address, ...]
+    rows: int | None
+    target: str
+    unit: str
+    metric: str
+
+
+class Split(NamedTuple):
+    """Arrays of one split; N sequences of at most T steps.
+
+    Attributes:
+        x: float32 (N, T, D), or int32 tokens (N, T) with 0 for padding.
+        length: int32 (N,), valid steps of each sequence; steps from ``length`` on are padding.
+        y: regression and localisation: float32 (N, T, C), standardised with the card's
+            ``target_mean`` and ``target_std``; classification: int64 (N,).
+        mask: bool (N, T), True where a prediction counts (regression: the target was observed;
+            classification: the last valid step only).
+        rows: int64 (N, T), number of the source row behind each step, -1 where there is none;
+            for the leakage audit. A simulated set numbers its trajectories' steps.
+    """
+
+    x: npt.NDArray[Any]
+    length: npt.NDArray[np.int32]
+    y: npt.NDArray[Any]
+    mask: npt.NDArray[np.bool_]
+    rows: npt.NDArray[np.int64]
+
+
+class Arrays(NamedTuple):
+    """What a data set's ``prepare`` returns.
+
+    Attributes:
+        splits: train, validation, test, before caps.
+        target_mean: per target coordinate, from train only; empty for classification.
+        target_std: likewise.
+        classes: class names in label order; empty otherwise.
+        features: names of the D input columns (vocabulary size for tokens goes to ``vocabulary``).
+        vocabulary: number of token ids, 0 for vector input.
+        controls: name -> {metric: value} on the test split, in the target's unit, e.g.
+            ``{"persistence": {"rmse": 3.4, "mae": 2.1, "mse": 11.6}}``.
+        extra: further small arrays that the network or a figure needs (a maze's ``map``).
+        notes: sentences for the card (rows dropped, duplicates removed, ...).
+    """
+
+    splits: Mapping[str, Split]
+    target_mean: tuple[float, ...] = ()
+    target_std: tuple[float, ...] = ()
+    classes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    vocabulary: int = 0
+    controls: Mapping[str, Mapping[str, float]] = {}  # noqa: RUF012 - never written to
+    extra: Mapping[str, npt.NDArray[Any]] = {}  # noqa: RUF012 - never written to
+    notes: tuple[str, ...] = ()
+
+
+class Dataset(NamedTuple):
+    """A data set: what it is, its protocol's model, and how its arrays are made.
+
+    Attributes:
+        card: the facts.
+        protocol: the pydantic model of its protocol.
+        prepare: (folder with the raw files, protocol, seed) -> Arrays. Pure: the same files,
+            protocol and seed give the same bytes.
+    """
+
+    card: Card
+    protocol: type[Protocol]
+    prepare: Callable[[Path, Any, int], Arrays]
+
+
+class PreparedCard(Strict):
+    """What is written beside prepared arrays (card.json)."""
+
+    name: str
+    title: str
+    task: Task
+    state: State
+    state_note: str
+    target: str
+    unit: str
+    metric: str
+    licence: str
+    redistributable: bool
+    raw_sha256: dict[str, str]
+    protocol: dict[str, Any]
+    protocol_digest: str
+    arrays_digest: str
+    sequences: dict[str, int]
+    capped: dict[str, int]
+    max_length: int
+    inputs: int
+    vocabulary: int
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    target_mean: tuple[float, ...]
+    target_std: tuple[float, ...]
+    controls: dict[str, dict[str, float]]
+    notes: tuple[str, ...]
+
+
+class Prepared(NamedTuple):
+    """Prepared arrays in memory, with their card."""
+
+    card: PreparedCard
+    splits: Mapping[str, Split]
+    extra: Mapping[str, npt.NDArray[Any]]

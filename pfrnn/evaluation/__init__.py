@@ -1,0 +1,1 @@
+"""Metrics, selection, statistics and diagnostics."""

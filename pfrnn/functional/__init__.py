@@ -1,0 +1,1 @@
+"""Pure tensor functions: weights, resampling, gates, sequences, losses."""

@@ -1,0 +1,1 @@
+"""The fast GPU step, behind the same functions as the reference."""

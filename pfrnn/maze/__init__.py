@@ -1,0 +1,1 @@
+"""Maps, the simulator, and the exact posterior of the maze world."""

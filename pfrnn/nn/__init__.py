@@ -1,0 +1,1 @@
+"""Layers: PFLSTM, PFGRU, their cells and states; experiment networks."""

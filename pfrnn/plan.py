@@ -1,0 +1,244 @@
+"""What a tier runs: cells, blocks, finals, their digests and paths. Pure; reads no result.
+
+- A *cell* is one number to fill: (data set, variant, size rule).
+- A *block* is one training job: (data set, variant, hidden size, particles, batch size), all its
+  members (learning rate x clip x L2) side by side.
+- A cell is searched over its blocks, selected on validation, retrained as a *final* block.
+
+Every path holds a digest of the resolved parameters, so that a changed parameter is a missing
+file, also in a clone that has none of Snakemake's metadata.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfrnn.config import Config, SizeRule, load_config
+from pfrnn.data.base import Card, Protocol
+from pfrnn.data.registry import dataset, protocol
+from pfrnn.files import digest_of
+from pfrnn.variants import Variant, variant
+
+
+class Setting(NamedTuple):
+    """One point of the training grid."""
+
+    learning_rate: float
+    clip: float
+    l2: float
+
+
+class Block(NamedTuple):
+    """One training job of the search."""
+
+    dataset: str
+    variant: str
+    hidden_size: int
+    particles: int
+    batch_size: int
+    settings: tuple[Setting, ...]
+    digest: str
+
+    @property
+    def id(self) -> str:
+        """Path below ``results/<tier>/``, also the job's name everywhere."""
+        size = f"h{self.hidden_size}-k{self.particles}-b{self.batch_size}"
+        return f"search/{self.dataset}/{self.variant}/{size}-{self.digest}"
+
+
+class Cell(NamedTuple):
+    """One (data set, variant, size rule) and the blocks it is selected from."""
+
+    dataset: str
+    variant: str
+    size_rule: SizeRule
+    blocks: tuple[Block, ...]
+    digest: str
+
+    @property
+    def selection_id(self) -> str:
+        """Path of the selection file below ``results/<tier>/``."""
+        return f"selection/{self.dataset}/{self.variant}-{self.size_rule}-{self.digest}.json"
+
+    @property
+    def final_id(self) -> str:
+        """Path of the final's folder below ``results/<tier>/``."""
+        return f"final/{self.dataset}/{self.variant}-{self.size_rule}-{self.digest}"
+
+
+class Plan(NamedTuple):
+    """Everything that a tier runs."""
+
+    config: Config
+    protocols: Mapping[str, Protocol]
+    cells: tuple[Cell, ...]
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All search blocks; one shared by several cells stands here once."""
+        return tuple(dict.fromkeys(block for cell in self.cells for block in cell.blocks))
+
+    def prepared_id(self, name: str) -> str:
+        """Folder of a data set's prepared arrays below ``data/prepared/``."""
+        return f"{name}-{protocol_digest(name, self.protocols[name], self.config.seed)}"
+
+    def block(self, block_id: str) -> Block:
+        """Find a search block by its id.
+
+        Raises:
+            KeyError: the configuration has no such block (its parameters changed, perhaps).
+        """
+        return _by_id(self)[block_id]
+
+    def cell(self, final_or_selection_id: str) -> Cell:
+        """Find a cell by the id of its selection or of its final."""
+        return _by_id(self)[final_or_selection_id]
+
+
+@functools.lru_cache(maxsize=4)
+def _index(cells: tuple[Cell, ...]) -> dict[str, Any]:
+    index: dict[str, Any] = {}
+    for cell in cells:
+        index[cell.selection_id] = index[cell.final_id] = cell
+        index.update((block.id, block) for block in cell.blocks)
+    return index
+
+
+def _by_id(plan: Plan) -> dict[str, Any]:
+    return _index(plan.cells)
+
+
+def protocol_digest(name: str, values: Protocol, seed: int) -> str:
+    """Digest of what decides a data set's prepared arrays, besides the raw files."""
+    return digest_of({"dataset": name, "protocol": values.model_dump(mode="json"), "seed": seed})
+
+
+def make_plan(config: Config) -> Plan:
+    """Derive the plan of a validated configuration.
+
+    Raises:
+        ConfigError: an unknown data set or variant, or a protocol that doesn't validate.
+    """
+    protocols = {
+        name: protocol(name, config.datasets.get(name, {})) for name in config.study.datasets
+    }
+    cells = []
+    for name in config.study.datasets:
+        resolved = config.for_dataset(name)
+        data_digest = protocol_digest(name, protocols[name], config.seed)
+        for variant_name in resolved.study.variants:
+            for rule in resolved.study.size_rules:
+                if rule == "best" and variant_name not in ("lstm", "gru", "pf_lstm", "pf_gru"):
+                    continue
+                cells.append(_cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest))
+    return Plan(config, protocols, tuple(cells))
+
+
+def load_plan(
+    params: Path | str = "params.yaml",
+    tier: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Read the configuration of a tier and derive its plan."""
+    return make_plan(load_config(params, tier, overrides))
+
+
+def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_digest: str) -> Cell:
+    blocks = tuple(
+        _block(config, card.name, model, hidden, particles, batch, data_digest)
+        for hidden, particles in sizes(config, card, model, rule)
+        for batch in config.grid.batch_size
+    )
+    evaluation = config.evaluation.model_dump(mode="json", exclude={"confidence", "bootstrap"})
+    members = members_of_ensemble(config, card) if model.kind == "ensemble" else 0
+    digest = digest_of(
+        {
+            "blocks": [block.digest for block in blocks],
+            "evaluation": evaluation,
+            "variant": model._asdict(),
+            "ensemble": members,
+        }
+    )
+    return Cell(card.name, model.name, rule, blocks, digest)
+
+
+def sizes(config: Config, card: Card, model: Variant, rule: SizeRule) -> list[tuple[int, int]]:
+    """Return the (hidden size, particles) pairs that a cell searches over.
+
+    Particles are 0 for models that have none. An ensemble searches nothing of its own: it takes
+    the setting selected for its single model, so its blocks are that model's.
+    """
+    fixed = config.sizes.localization if card.task == "localization" else config.sizes.other
+    best = config.sizes.best
+    if model.kind == "particle":
+        particles = model.particles or fixed.particles
+        if rule == "fixed":
+            return [(fixed.pf, particles)]
+        return list(itertools.product(best.pf, best.particles))
+    if rule == "fixed":
+        return [(fixed.lstm if model.cell == "lstm" else fixed.gru, 0)]
+    return [(hidden, 0) for hidden in (best.lstm if model.cell == "lstm" else best.gru)]
+
+
+def members_of_ensemble(config: Config, card: Card) -> int:
+    """Members of a bagging ensemble: the fixed number of particles (paper: 30 and 20)."""
+    fixed = config.sizes.localization if card.task == "localization" else config.sizes.other
+    return fixed.particles
+
+
+def _block(
+    config: Config,
+    name: str,
+    model: Variant,
+    hidden: int,
+    particles: int,
+    batch: int,
+    data_digest: str,
+) -> Block:
+    trained = variant(model.single) if model.single else model
+    if trained.kind == "particle":
+        # A variant that only fixes the particles is the main variant at that number: blocks
+        # that train the same thing share their digest and their folder.
+        trained = _shared_form(trained)
+    settings = tuple(
+        Setting(*point)
+        for point in itertools.product(
+            config.grid.learning_rate, config.grid.clip, config.grid.l2
+        )
+    )
+    parameters = resolved_parameters(config, trained, hidden, particles, batch, data_digest)
+    parameters["settings"] = settings
+    digest = digest_of(parameters)
+    return Block(name, trained.name, hidden, particles, batch, settings, digest)
+
+
+def _shared_form(model: Variant) -> Variant:
+    main = variant("pf_lstm")
+    same = model._replace(name=main.name, label=main.label, particles=None) == main
+    return main if same else model
+
+
+def resolved_parameters(
+    config: Config, model: Variant, hidden: int, particles: int, batch: int, data_digest: str
+) -> dict[str, Any]:
+    """Everything a block's numbers depend on, besides source code: plain data for the digest."""
+    sections = ["network", "loss", "training", "seed"]
+    if model.kind == "particle" or model.batch_norm_relu:
+        sections.append("filter")
+    if model.kind == "bayesian":
+        sections.append("bayesian")
+    switches = {k: v for k, v in model._asdict().items() if k not in ("name", "label")}
+    chosen = config.model_dump(mode="json", include=set(sections))
+    return {
+        "data": data_digest,
+        "hidden_size": hidden,
+        "particles": particles,
+        "batch_size": batch,
+        "variant": switches,
+        "halving": config.grid.halving,
+        **chosen,
+    }

@@ -1,0 +1,163 @@
+"""Where a number came from: digests of the source that made it, commit, versions, device."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import io
+import platform
+import subprocess
+import tokenize
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGE_ROOT = Path(__file__).resolve().parent
+
+
+def meaningful_source(text: str) -> str:
+    """Strip comments, docstrings and blank space: what is left decides what the code does.
+
+    Editing a comment must not retrain a weekend of models. Only positions are taken from the
+    tokenizer and the parser, so the result is the same on every Python version.
+    """
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                for row in range(first.lineno - 1, first.end_lineno or first.lineno):
+                    lines[row] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def _module_path(module: str, root: Path) -> Path | None:
+    parts = module.split(".")
+    if parts[0] != root.name:
+        return None
+    base = root.joinpath(*parts[1:])
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _imports(path: Path, module: str) -> set[str]:
+    """Names of package modules that a file imports, anywhere in it (also inside functions)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, base] if base else parent)
+            found.add(base)
+            found.update(f"{base}.{alias.name}" for alias in node.names)
+    return found
+
+
+def source_closure(entry: str, root: Path = PACKAGE_ROOT) -> dict[str, Path]:
+    """Return every module of the package that ``entry`` imports, directly or not.
+
+    Parent packages' ``__init__`` files count: Python runs them on import.
+    """
+    closure: dict[str, Path] = {}
+    waiting = [entry]
+    while waiting:
+        module = waiting.pop()
+        path = _module_path(module, root)
+        if path is None or module in closure:
+            continue
+        closure[module] = path
+        waiting.extend(_imports(path, module))
+        parts = module.split(".")
+        waiting.extend(".".join(parts[:depth]) for depth in range(1, len(parts)))
+    return closure
+
+
+@functools.cache
+def source_digest(*entries: str, root: Path = PACKAGE_ROOT) -> str:
+    """Digest the meaning of all source that the entry modules reach, with non-Python data files.
+
+    Args:
+        *entries: dotted module names, e.g. ``"pfrnn.training.block"``.
+        root: the package's folder.
+
+    Returns:
+        Ten hexadecimal digits, the same on every machine and Python version.
+    """
+    closure: dict[str, Path] = {}
+    for entry in entries:
+        found = source_closure(entry, root)
+        if not found:
+            raise ModuleNotFoundError(f"no module {entry!r} under {root}")
+        closure.update(found)
+    digest = hashlib.sha256()
+    for module in sorted(closure):
+        digest.update(f"{module}\0{_file_meaning(closure[module])}\0".encode())
+    return digest.hexdigest()[:10]
+
+
+@functools.cache
+def _file_meaning(path: Path) -> str:
+    return meaningful_source(path.read_text(encoding="utf-8"))
+
+
+def commit(root: Path | None = None) -> tuple[str, bool]:
+    """Return (commit hash, True when the working tree differs); ("unknown", False) without git."""
+    where = root or PACKAGE_ROOT.parent
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=where, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=where,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown", False
+    return head, bool(dirty)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result may depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "numpy", "pandas", "scikit-learn", "triton", "pfrnn"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Describe the device a result was computed on (no host name: results must compare equal)."""
+    described: dict[str, Any] = {"device": device, "system": platform.system()}
+    if device.startswith("cuda"):
+        import torch
+
+        properties = torch.cuda.get_device_properties(device)
+        described |= {
+            "device_name": properties.name,
+            "device_memory": properties.total_memory,
+            "cuda": torch.version.cuda,
+        }
+    else:
+        described["device_name"] = platform.processor() or platform.machine()
+    return described

@@ -1,0 +1,85 @@
+"""The files that a training job leaves: names and columns, in one place for writer and readers.
+
+A block's folder (``results/<tier>/<block id>/``) holds
+
+==================  =========================================================================
+``run.json``        parameters, seeds, versions, commit, source and data digest, device, wall
+                    time, peak memory, kernel path; written last: its presence means finished
+``members.csv``     one row a member (columns ``MEMBER_COLUMNS``, then ``val_<metric>``)
+``history.csv``     one row a member and epoch (``HISTORY_COLUMNS``, then ``val_<metric>``)
+``best.pt``         each member's best state: {"parameters": {name: (M, ...)}, "buffers": ...}
+``checkpoint.pt``   the last state, while training; removed at the end
+==================  =========================================================================
+
+A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TEST_COLUMNS``),
+``predictions.npz`` and, for particle filters, ``belief.npz`` (samples for the figures).
+``results/<tier>/results.csv`` gathers all finals (``RESULT_COLUMNS``).
+"""
+
+from __future__ import annotations
+
+MEMBER_COLUMNS = (
+    "member",
+    "learning_rate",
+    "clip",
+    "l2",
+    "repetition",
+    "seed",
+    "status",  # completed | early_stopped | diverged | halved
+    "epochs",
+    "best_epoch",
+    "val_loss",
+    "val_score",  # the selection score, lower is better
+    "train_loss",
+    "parameters",
+)
+
+HISTORY_COLUMNS = (
+    "member",
+    "epoch",
+    "train_loss",
+    "val_loss",
+    "val_score",
+    "gradient_norm",
+    "ess",  # mean effective sample size / K over steps; empty without particles
+    "unique_ancestors",  # mean share of distinct ancestors; empty without particles
+    "learning_rate",
+    "seconds",
+)
+
+TEST_COLUMNS = (
+    "repetition",
+    "seed",
+    "metric",
+    "value",  # mean over the passes of a stochastic model
+    "passes",
+    "passes_sd",
+    "sampling_error",  # standard error from the finite test set
+    "n_test",
+)
+
+RESULT_COLUMNS = (
+    "tier",
+    "dataset",
+    "variant",
+    "size_rule",
+    "hidden_size",
+    "particles",
+    "batch_size",
+    "learning_rate",
+    "clip",
+    "l2",
+    "fidelity",
+    *TEST_COLUMNS,
+    "unit",
+    "data_state",
+    "data_digest",
+    "parameters",
+    "budget_configurations",
+    "budget_epochs",
+    "search_seconds",
+    "final_seconds",
+    "device",
+    "commit",
+    "final_id",
+)

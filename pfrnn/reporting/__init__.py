@@ -1,0 +1,1 @@
+"""Tables, figures, claims and the HTML report; imports no torch."""

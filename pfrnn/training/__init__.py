@@ -1,0 +1,1 @@
+"""The population engine: blocks of members trained side by side."""
