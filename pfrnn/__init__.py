@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _LAYERS = ("PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell")
-__all__ = ["PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell", "__version__"]  # noqa: RUF022
+__all__ = ["PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

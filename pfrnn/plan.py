@@ -134,7 +134,9 @@ def make_plan(config: Config) -> Plan:
             for rule in resolved.study.size_rules:
                 if rule == "best" and variant_name not in ("lstm", "gru", "pf_lstm", "pf_gru"):
                     continue
-                cells.append(_cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest))
+                cells.append(
+                    _cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest)
+                )
     return Plan(config, protocols, tuple(cells))
 
 
@@ -206,9 +208,7 @@ def _block(
         trained = _shared_form(trained)
     settings = tuple(
         Setting(*point)
-        for point in itertools.product(
-            config.grid.learning_rate, config.grid.clip, config.grid.l2
-        )
+        for point in itertools.product(config.grid.learning_rate, config.grid.clip, config.grid.l2)
     )
     parameters = resolved_parameters(config, trained, hidden, particles, batch, data_digest)
     parameters["settings"] = settings

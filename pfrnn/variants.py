@@ -40,9 +40,7 @@ class Variant(NamedTuple):
         return self.kind in ("particle", "bayesian")
 
 
-_PF_LSTM = Variant(
-    "pf_lstm", "PF-LSTM", "lstm", "particle", batch_norm_relu=True, elbo_loss=True
-)
+_PF_LSTM = Variant("pf_lstm", "PF-LSTM", "lstm", "particle", batch_norm_relu=True, elbo_loss=True)
 
 
 def _ablation(suffix: str, label: str, **changes: object) -> Variant:

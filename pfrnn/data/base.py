@@ -50,7 +50,7 @@ class Address(NamedTuple):
     """
 
     url: str
-    members: Mapping[str, str] = {}  # noqa: RUF012 - never written to
+    members: Mapping[str, str] = {}
 
 
 class Card(NamedTuple):
@@ -114,8 +114,8 @@ class Arrays(NamedTuple):
     classes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     vocabulary: int = 0
-    controls: Mapping[str, Mapping[str, float]] = {}  # noqa: RUF012 - never written to
-    extra: Mapping[str, npt.NDArray[Any]] = {}  # noqa: RUF012 - never written to
+    controls: Mapping[str, Mapping[str, float]] = {}
+    extra: Mapping[str, npt.NDArray[Any]] = {}
     notes: tuple[str, ...] = ()
 
 
