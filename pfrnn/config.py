@@ -243,7 +243,7 @@ def validate(model: type[ModelT], values: Mapping[str, Any], where: str) -> Mode
         ConfigError: with one line a fault.
     """
     try:
-        return model.modelvalidate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         lines = [_describe(model, fault) for fault in error.errors()]
         raise ConfigError(f"{where}:\n  " + "\n  ".join(lines)) from error
