@@ -9,20 +9,24 @@ import pytest
 from pfrnn.files import atomic_path, digest_of, sha256_file, write_json, write_text
 
 
+def _write_half(target: Path) -> None:
+    with atomic_path(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("disk full")
+
+
 def test_atomic_path_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "table.csv"
     write_text(target, "old\n")
-    with pytest.raises(RuntimeError, match="disk"), atomic_path(target) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("disk full")
+    with pytest.raises(RuntimeError, match="disk"):
+        _write_half(target)
     assert target.read_text() == "old\n"
     assert list(target.parent.iterdir()) == [target]
 
 
 def test_atomic_path_leaves_nothing_when_the_first_write_fails(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), atomic_path(tmp_path / "new.csv") as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+    with pytest.raises(RuntimeError, match="disk"):
+        _write_half(tmp_path / "new.csv")
     assert list(tmp_path.iterdir()) == []
 
 
