@@ -6,10 +6,10 @@ The kernel releases the lock when the process ends, also after SIGKILL; choosing
 memory would race. A job that needs several devices takes all of them or none and tries again, so
 two jobs never wait for each other's.
 
-Where a scheduler (Slurm, Kubernetes, PBS, LSF) gave the process no more devices than it needs, the
-lease steps aside. Where it gave more (Snakemake run inside one allocation of several cards), or
-where the user set ``CUDA_VISIBLE_DEVICES``, those entries (indices, UUIDs or MIG names) are the pool
-that jobs share.
+Where a scheduler (Slurm, Kubernetes, PBS, LSF) gave the process no more devices than it needs,
+the lease steps aside. Where it gave more (Snakemake run inside one allocation of several cards),
+or where the user set ``CUDA_VISIBLE_DEVICES``, those entries (indices, UUIDs or MIG names) are the
+pool that jobs share.
 """
 
 from __future__ import annotations
