@@ -42,7 +42,7 @@ CARD = Card(
     target="benzene C6H6(GT), one hour ahead",
     unit="ug/m3",
     metric="mse",
-    tables=(),
+    tables=("a8bfb20263d7b8d85f0995416c02e86087b49f063908fb4cdbd965f645dbdedc",),
 )
 
 
