@@ -13,7 +13,6 @@ import urllib.request
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from pfrnn import __version__
 from pfrnn.errors import DataError
 
 TEMPORARY_STATUS = (408, 425, 429, 500, 502, 503, 504)
@@ -71,7 +70,7 @@ def download(url: str, target: Path, policy: Policy = Policy()) -> None:  # noqa
 def _transfer(url: str, target: Path, policy: Policy) -> None:
     part = target.with_name(target.name + ".part")
     note = target.with_name(target.name + ".part.json")
-    headers = {"User-Agent": f"pfrnn/{__version__}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": "pfrnn", "Accept-Encoding": "identity"}
     start, validator = _resumable(part, note, url)
     if start:
         headers |= {"Range": f"bytes={start}-", "If-Range": validator}
