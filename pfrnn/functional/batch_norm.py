@@ -1,0 +1,164 @@
+"""Batch normalisation of the candidate: statistics of a step, their pooling, their running mean.
+
+Ioffe and Szegedy 2015, applied in each time step over sequences and particles. Padded sequences
+never enter the statistics. One value alone (N K = 1) has variance 0, so that its normalised value
+is 0 and the layer's output is the shift: defined, unlike torch's own batch norm, which raises.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfrnn.errors import ConfigError
+
+MODES = ("feature", "particle_slot", "none")
+
+
+class Statistics(NamedTuple):
+    """Mean and biased variance of each channel, and the number of values behind them.
+
+    Attributes:
+        mean: (..., C).
+        variance: (..., C).
+        count: (...).
+    """
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor  # type: ignore[assignment]  # shadows tuple.count
+
+
+def _reduced(x: Tensor, mode: str) -> tuple[int, int]:
+    if mode == "feature":
+        return (-3, -2)  # sequences and particles
+    if mode == "particle_slot":
+        return (-3, -1)  # sequences and features
+    raise ConfigError(f"batch_norm: expected one of {', '.join(MODES)}, got {mode!r}")
+
+
+def batch_statistics(x: Tensor, mode: str, valid: Tensor | None = None) -> Statistics:
+    """Compute the statistics of one step.
+
+    Args:
+        x: (..., N, K, H), the candidate before the activation.
+        mode: ``feature``: C = H, over N and K; ``particle_slot``: C = K, over N and H.
+        valid: (..., N) bool, or None when every sequence is valid.
+
+    Returns:
+        Statistics with gradients; all zero where no sequence is valid.
+    """
+    axes = _reduced(x, mode)
+    per_sequence = x.shape[-2] if mode == "feature" else x.shape[-1]
+    if valid is None:
+        variance, mean = torch.var_mean(x, dim=axes, correction=0)
+        size = float(x.shape[-3] * per_sequence)
+        return Statistics(mean, variance, x.new_full(x.shape[:-3], size))
+    mask = valid[..., None, None]
+    count = valid.sum(-1).to(x.dtype) * per_sequence
+    scale = count.clamp(min=1.0).unsqueeze(-1)
+    mean = torch.where(mask, x, 0.0).sum(axes) / scale
+    centred = torch.where(mask, x - _spread(mean, mode), 0.0)
+    return Statistics(mean, centred.square().sum(axes) / scale, count)
+
+
+def _spread(channels: Tensor, mode: str) -> Tensor:
+    """Reshape (..., C) so that it broadcasts against (..., N, K, H)."""
+    if mode == "feature":
+        return channels[..., None, None, :]
+    return channels[..., None, :, None]
+
+
+def normalize_with(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    mode: str,
+    eps: float,
+) -> Tensor:
+    """Return gain (x - mean) / sqrt(variance + eps) + shift.
+
+    Args:
+        x: (..., N, K, H).
+        mean: (..., C), of the batch or given.
+        variance: (..., C).
+        gain: (..., C) or None (1).
+        shift: (..., C) or None (0).
+        mode: ``feature`` or ``particle_slot``.
+        eps: added to the variance.
+    """
+    scale = (variance + eps).rsqrt()
+    if gain is not None:
+        scale = scale * gain
+    # Centring first: x * scale - mean * scale would cancel badly when |mean| >> deviation.
+    centred = x - _spread(mean, mode)
+    if shift is None:
+        return centred * _spread(scale, mode)
+    return torch.addcmul(_spread(shift, mode), centred, _spread(scale, mode))
+
+
+def apply_batch_norm(
+    x: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    mode: str,
+    eps: float,
+    statistics: tuple[Tensor, Tensor] | None = None,
+    valid: Tensor | None = None,
+) -> tuple[Tensor, Statistics | None]:
+    """Normalise with the batch's own statistics (training) or given ones (evaluation).
+
+    Returns:
+        The normalised x and, in training, the detached statistics of the step.
+    """
+    if mode == "none":
+        return x, None
+    if statistics is not None:
+        return normalize_with(x, *statistics, gain, shift, mode, eps), None
+    own = batch_statistics(x, mode, valid)
+    y = normalize_with(x, own.mean, own.variance, gain, shift, mode, eps)
+    return y, Statistics(own.mean.detach(), own.variance.detach(), own.count)
+
+
+def pool(mean: Tensor, variance: Tensor, count: Tensor) -> Statistics:
+    """Pool the steps' statistics over time (the law of total variance).
+
+    Args:
+        mean: (T, ..., C).
+        variance: (T, ..., C), biased.
+        count: (T, ...); a step without valid sequences has 0 and doesn't count.
+
+    Returns:
+        The mean and biased variance of all values of all steps taken together.
+    """
+    total = count.sum(0)
+    share = (count / total.clamp(min=1.0)).unsqueeze(-1)
+    pooled = (share * mean).sum(0)
+    spread = (share * (variance + (mean - pooled).square())).sum(0)
+    return Statistics(pooled, spread, total)
+
+
+def update_running(
+    running: tuple[Tensor, Tensor],
+    batch: Statistics,
+    momentum: float,
+) -> tuple[Tensor, Tensor]:
+    """Move the running mean and variance towards a batch's, once a batch.
+
+    The variance is made unbiased, n / (n - 1), as torch.nn.BatchNorm1d does; a single value
+    (n = 1) moves the mean only, since it says nothing about the variance; n = 0 moves nothing.
+
+    Args:
+        running: mean and variance, (..., C).
+        batch: pooled statistics of the batch.
+        momentum: weight of the new batch, in (0, 1].
+    """
+    count = batch.count.unsqueeze(-1)
+    unbiased = batch.variance * (count / (count - 1.0).clamp(min=1.0))
+    mean = torch.where(count > 0, torch.lerp(running[0], batch.mean, momentum), running[0])
+    variance = torch.where(count > 1, torch.lerp(running[1], unbiased, momentum), running[1])
+    return mean, variance

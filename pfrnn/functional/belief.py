@@ -1,0 +1,115 @@
+"""Reading a belief: moments, entropy, quantiles and modes of weighted particles."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfrnn.functional.weights import entropy as entropy
+
+__all__ = ["Modes", "covariance", "entropy", "mean_particle", "modes", "quantiles"]
+
+
+def mean_particle(particles: Tensor, log_weights: Tensor) -> Tensor:
+    """Return sum_i w_i x_i, the paper's averaged particle.
+
+    Args:
+        particles: (..., K, D).
+        log_weights: (..., K), normalised.
+
+    Returns:
+        (..., D), in the wider of the two dtypes.
+    """
+    weights = log_weights.exp().unsqueeze(-2)
+    dtype = torch.promote_types(particles.dtype, weights.dtype)
+    return (weights.to(dtype) @ particles.to(dtype)).squeeze(-2)
+
+
+def covariance(particles: Tensor, log_weights: Tensor) -> Tensor:
+    """Return sum_i w_i (x_i - mean)(x_i - mean)'.
+
+    Args:
+        particles: (..., K, D).
+        log_weights: (..., K), normalised.
+
+    Returns:
+        (..., D, D).
+    """
+    centred = particles - mean_particle(particles, log_weights).unsqueeze(-2)
+    return (centred * log_weights.exp().unsqueeze(-1)).transpose(-2, -1) @ centred
+
+
+def quantiles(values: Tensor, log_weights: Tensor, levels: Tensor) -> Tensor:
+    """Return quantiles of a scalar under the weights: the smallest value with CDF >= level.
+
+    Args:
+        values: (..., K), a scalar of each particle.
+        log_weights: (..., K), normalised.
+        levels: (Q,) in (0, 1].
+
+    Returns:
+        (..., Q).
+
+    Example:
+        >>> quantiles(torch.tensor([3.0, 1.0]), torch.tensor([0.5, 0.5]).log(), torch.tensor([0.9]))
+        tensor([3.])
+    """
+    ordered, index = values.sort(dim=-1)
+    cumulative = log_weights.exp().gather(-1, index).cumsum(-1)
+    # Divide by the last sum: rounding must not leave level 1 above every entry.
+    cumulative = cumulative / cumulative[..., -1:]
+    wanted = levels.to(cumulative).expand(*cumulative.shape[:-1], -1).contiguous()
+    found = torch.searchsorted(cumulative, wanted).clamp(max=values.shape[-1] - 1)
+    return ordered.gather(-1, found)
+
+
+class Modes(NamedTuple):
+    """Modes of a belief, heaviest first.
+
+    Attributes:
+        points: (..., J, D), the particle at each mode.
+        mass: (..., J), total weight of the particles that belong to it; 0 for absent modes.
+    """
+
+    points: Tensor
+    mass: Tensor
+
+
+def modes(points: Tensor, log_weights: Tensor, bandwidth: float, count: int = 4) -> Modes:
+    """Find modes of particles in a low-dimensional space (a picture's plane).
+
+    Greedy: the particle with the largest weighted Gaussian kernel density is a mode; it takes the
+    particles within two bandwidths; the search goes on among the rest.
+
+    Args:
+        points: (..., K, D), e.g. the predicted position of each particle.
+        log_weights: (..., K), normalised.
+        bandwidth: of the kernel, in the points' unit.
+        count: the largest number of modes J.
+
+    Gradients:
+        None.
+    """
+    with torch.no_grad():
+        distance = torch.cdist(points, points)
+        left = log_weights.exp()
+        kernel = torch.exp(-0.5 * (distance / bandwidth).square())
+        found, masses = [], []
+        for _ in range(count):
+            density = (kernel @ left.unsqueeze(-1)).squeeze(-1)
+            # Only particles that still have weight may become a mode.
+            best = torch.where(left > 0, density, -1.0).argmax(-1, keepdim=True)
+            near = distance.gather(-2, best.unsqueeze(-1).expand(*best.shape, points.shape[-2]))
+            member = near.squeeze(-2) <= 2.0 * bandwidth
+            masses.append(torch.where(member, left, 0.0).sum(-1))
+            found.append(
+                points.gather(-2, best.unsqueeze(-1).expand(*best.shape, points.shape[-1]))
+            )
+            left = torch.where(member, 0.0, left)
+        mass = torch.stack(masses, -1)
+        order = mass.argsort(-1, descending=True)
+        places = torch.cat(found, -2)
+        wide = order.unsqueeze(-1).expand(places.shape)
+        return Modes(places.gather(-2, wide), mass.gather(-1, order))

@@ -1,0 +1,71 @@
+"""Products with weights that may carry leading (member) axes, and the activations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfrnn.errors import ConfigError
+
+LEAKY_SLOPE = 0.01
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Apply ``x @ weight + bias``; axes of ``x`` in front of the weight's own count as time.
+
+    The time axes are folded into the rows, so that a member's weight is read by one product for
+    all steps instead of being copied for each.
+
+    Args:
+        x: (T..., *lead, N, in).
+        weight: (*lead, in, out).
+        bias: (*lead, out) or None.
+
+    Returns:
+        (T..., *lead, N, out). For weights with leading axes and a time axis the result is a
+        transposed view.
+
+    Example:
+        >>> affine(torch.ones(7, 2, 5, 3), torch.ones(2, 3, 4)).shape
+        torch.Size([7, 2, 5, 4])
+    """
+    lead = weight.dim() - 2
+    extra = x.dim() - weight.dim()
+    if lead == 0 or extra <= 0:
+        if bias is None:
+            return x @ weight
+        return _plain(x, weight, bias) if lead == 0 else x @ weight + bias.unsqueeze(-2)
+    times = x.shape[:extra]
+    rows = x.shape[-2]
+    # (T..., *lead, N, in) -> (*lead, T..., N, in) -> (*lead, T * N, in)
+    order = [*range(extra, extra + lead), *range(extra), extra + lead, extra + lead + 1]
+    folded = x.permute(order).flatten(lead, lead + extra)
+    product = folded @ weight
+    if bias is not None:
+        product = product + bias.unsqueeze(-2)
+    unfolded = product.view(*product.shape[:lead], *times, rows, product.shape[-1])
+    back = [*range(lead, lead + extra), *range(lead), lead + extra, lead + extra + 1]
+    return unfolded.permute(back)
+
+
+def _plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    # One model: addmm adds the bias inside the product (no temporary).
+    if x.dim() == 2:
+        return torch.addmm(bias, x, weight)
+    return torch.addmm(bias, x.flatten(0, -2), weight).view(*x.shape[:-1], weight.shape[-1])
+
+
+def activate(x: Tensor, name: str) -> Tensor:
+    """Apply the candidate's activation: ``relu``, ``leaky_relu`` (slope 0.01) or ``tanh``.
+
+    Raises:
+        ConfigError: another name.
+    """
+    if name == "relu":
+        return torch.relu(x)
+    if name == "leaky_relu":
+        return F.leaky_relu(x, LEAKY_SLOPE)
+    if name == "tanh":
+        return torch.tanh(x)
+    raise ConfigError(f"activation: expected relu, leaky_relu or tanh, got {name!r}")

@@ -1,0 +1,196 @@
+"""Losses, per member: the prediction loss, the ELBO, and their sum.
+
+Reductions are explicit. The paper sums over time; over the batch the mean is taken (the paper is
+silent). Leading axes are never reduced, so a population gets one loss a member.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.weights import lift
+
+Kind = Literal["regression", "classification"]
+Reduction = Literal["sum", "mean"]
+
+
+def prediction_loss(
+    prediction: Tensor,
+    target: Tensor,
+    kind: Kind,
+    *,
+    mask: Tensor | None = None,
+    coordinates: Reduction = "mean",
+    coordinate_weights: Tensor | None = None,
+    time_weights: Tensor | None = None,
+    time: Reduction = "sum",
+    batch: Reduction = "mean",
+) -> Tensor:
+    """Return L_pred, the squared error or the cross-entropy (the paper's equation for L_pred).
+
+    Args:
+        prediction: (T, ..., N, D) values, or (T, ..., N, C) logits.
+        target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
+        kind: ``regression`` or ``classification``.
+        mask: (T, ..., N) bool, steps that have an output; None means all.
+        coordinates: how squared errors of one target's D coordinates are reduced.
+        coordinate_weights: (D,), factors on the squared errors (the release: 0.1 on the heading).
+        time_weights: (T,), factors on the steps (:func:`exponential_time_weights`).
+        time: reduction over time; ``mean`` divides by the number of a sequence's outputs.
+        batch: reduction over sequences that have an output.
+
+    Returns:
+        (...), one value a member; a scalar without leading axes.
+
+    Example:
+        >>> error = torch.zeros(3, 2, 1)
+        >>> prediction_loss(error + 2.0, error, "regression")
+        tensor(12.)
+    """
+    if kind == "classification":
+        steps = _cross_entropy(prediction, target)
+    elif kind == "regression":
+        squared = (lift(prediction) - target).square()
+        if coordinate_weights is not None:
+            squared = squared * coordinate_weights
+        steps = squared.mean(-1) if coordinates == "mean" else squared.sum(-1)
+    else:
+        raise _unknown_kind(kind)
+    if time_weights is not None:
+        steps = steps * _over_time(time_weights, steps)
+    return reduce_loss(steps, mask, time, batch)
+
+
+def elbo_loss(
+    particle_predictions: Tensor,
+    target: Tensor,
+    kind: Kind,
+    *,
+    mask: Tensor | None = None,
+    form: Literal["joint", "per_coordinate"] = "joint",
+    coordinate_weights: Tensor | None = None,
+    time_weights: Tensor | None = None,
+    time: Reduction = "sum",
+    batch: Reduction = "mean",
+) -> Tensor:
+    """Return L_ELBO = - sum_t log (1/K) sum_i p(y_t | particle i) (the paper's equation).
+
+    For classification p is the probability of the true class (what "CrossEntropy" can only
+    mean); for regression p = exp(-||y - y_i||), the norm over the target's coordinates.
+
+    Args:
+        particle_predictions: (T, ..., N, K, D) values, or (T, ..., N, K, C) logits.
+        target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
+        kind: ``regression`` or ``classification``.
+        mask: (T, ..., N) bool, steps that have an output; None means all.
+        form: ``joint`` as above, or ``per_coordinate`` (the release, regression only):
+            exp(-d_t e^2) of each coordinate by itself, then the mean over coordinates, with d_t
+            the time weights.
+        coordinate_weights: (D,), factors on the coordinates' terms; ``per_coordinate`` only.
+        time_weights: (T,): inside the exponential for ``per_coordinate``, else factors.
+        time: reduction over time.
+        batch: reduction over sequences that have an output.
+
+    Returns:
+        (...), one value a member; a scalar without leading axes.
+
+    Gradients:
+        Finite also at zero error (there the norm's subgradient 0 is taken).
+    """
+    count = particle_predictions.shape[-2]
+    if kind == "classification":
+        classes = target.unsqueeze(-1).expand(particle_predictions.shape[:-1])
+        log_p = -_cross_entropy(particle_predictions, classes)
+    elif kind == "regression":
+        error = lift(particle_predictions) - target.unsqueeze(-2)
+        if form == "per_coordinate":
+            steps = _per_coordinate(error, coordinate_weights, time_weights)
+            return reduce_loss(steps, mask, time, batch)
+        log_p = -safe_norm(error)
+    else:
+        raise _unknown_kind(kind)
+    steps = math.log(count) - torch.logsumexp(log_p, dim=-1)
+    if time_weights is not None:
+        steps = steps * _over_time(time_weights, steps)
+    return reduce_loss(steps, mask, time, batch)
+
+
+def combined_loss(
+    prediction: Tensor, elbo: Tensor | None, prediction_weight: float = 1.0, beta: float = 1.0
+) -> Tensor:
+    """Return prediction_weight * L_pred + beta * L_ELBO (the paper: 1 and 1)."""
+    if elbo is None or beta == 0:
+        return prediction_weight * prediction
+    if prediction_weight == 0:
+        return beta * elbo
+    return prediction_weight * prediction + beta * elbo
+
+
+def safe_norm(error: Tensor) -> Tensor:
+    """Return the Euclidean norm over the last axis, with gradient 0 where the error is 0."""
+    squared = error.square().sum(-1)
+    zero = squared == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
+
+
+def exponential_time_weights(
+    steps: int,
+    rate: float = 0.1,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return exp(rate t), t = 0, ..., steps - 1, divided by their sum (the authors' release)."""
+    return torch.softmax(rate * torch.arange(steps, device=device, dtype=dtype or torch.float32), 0)
+
+
+def reduce_loss(
+    steps: Tensor, mask: Tensor | None, time: Reduction = "sum", batch: Reduction = "mean"
+) -> Tensor:
+    """Reduce (T, ..., N) over time and sequences, never over leading axes.
+
+    Masked steps are selected away, not multiplied by 0, so that NaN in padding can't spread.
+    Sequences without any output don't count in a batch mean.
+    """
+    if mask is None:
+        series = steps.sum(0) if time == "sum" else steps.mean(0)
+        return series.mean(-1) if batch == "mean" else series.sum(-1)
+    kept = torch.where(mask, steps, 0.0).sum(0)
+    outputs = mask.sum(0)
+    if time == "mean":
+        kept = kept / outputs.clamp(min=1)
+    total = kept.sum(-1)
+    if batch == "sum":
+        return total
+    return total / (outputs > 0).sum(-1).clamp(min=1)
+
+
+def _per_coordinate(
+    error: Tensor, coordinate_weights: Tensor | None, time_weights: Tensor | None
+) -> Tensor:
+    exponent = -error.square()
+    if time_weights is not None:
+        exponent = exponent * _over_time(time_weights, exponent)
+    terms = math.log(error.shape[-2]) - torch.logsumexp(exponent, dim=-2)
+    if coordinate_weights is not None:
+        terms = terms * coordinate_weights
+    return terms.mean(-1)
+
+
+def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
+    logs = F.log_softmax(lift(logits), dim=-1)
+    return -logs.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+
+
+def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:
+    return time_weights.view(-1, *([1] * (like.dim() - 1)))
+
+
+def _unknown_kind(kind: str) -> ConfigError:
+    return ConfigError(f"kind: expected regression or classification, got {kind!r}")

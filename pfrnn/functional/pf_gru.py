@@ -1,0 +1,104 @@
+"""One step of the PF-GRU (the paper's appendix "PF-GRU Network Architecture")."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfrnn.functional.batch_norm import apply_batch_norm
+from pfrnn.functional.linear import activate
+from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
+from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
+
+
+class PFGRUWeights(NamedTuple):
+    """The weights that a step reads; the input's share is in ``projected``.
+
+    Attributes:
+        recurrent: (..., H, 3H): update gate, reset gate, noise scale; (..., H, 2H), the two
+            gates, with ``gru_noise="reset"``.
+        candidate: (..., H, H), applied to r * h; (..., H, 2H), candidate and noise scale, with
+            ``gru_noise="reset"``.
+        observation: (..., H): f_obs on the new hidden state.
+        norm_gain: (..., H), or (..., K) per particle slot, or None.
+        norm_shift: likewise.
+        candidate_bias: (..., H), inside the reset gate; read with ``reset_after`` only.
+    """
+
+    recurrent: Tensor
+    candidate: Tensor
+    observation: Tensor
+    norm_gain: Tensor | None = None
+    norm_shift: Tensor | None = None
+    candidate_bias: Tensor | None = None
+
+
+def pf_gru_step(
+    state: PFState,
+    projected: Tensor,
+    noise: Tensor | None,
+    uniforms: Tensor | None,
+    weights: PFGRUWeights,
+    switches: FilterSwitches,
+    statistics: tuple[Tensor, Tensor] | None = None,
+    valid: Tensor | None = None,
+) -> tuple[PFState, StepInfo]:
+    """Advance the particles of a PF-GRU by one time step.
+
+    n = W_n [r h, x] + b_n + noise * (W_s [h, x] + b_s); h' = (1 - z) act(BN(n)) + z h; then the
+    weight update and resampling of :func:`pf_lstm_step`, whose arguments these are.
+
+    Args:
+        state: particles (..., N, K, H), no cell, and log-weights (..., N, K).
+        projected: (..., N, 4H + 1): update, reset, candidate, noise scale, observation.
+        noise: standard normal, (..., N, K, H); None means no noise.
+        uniforms: (..., N, K) in [0, 1); may be None without resampling.
+        weights: see :class:`PFGRUWeights`.
+        switches: static choices; ``gru_noise`` and ``reset_after`` are the GRU's own.
+        statistics: batch-norm mean and variance (evaluation); None takes the step's own.
+        valid: (..., N) bool; padded sequences keep their state and enter no statistics.
+
+    Returns:
+        The new state and what happened.
+    """
+    raw, raw_scale, update = _blocks(state.hidden, projected, weights, switches)
+    noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
+    normed, own = apply_batch_norm(
+        noisy,
+        weights.norm_gain,
+        weights.norm_shift,
+        switches.batch_norm,
+        switches.norm_eps,
+        statistics,
+        valid,
+    )
+    candidate = activate(normed, switches.activation)
+    hidden = torch.addcmul(candidate, update, state.hidden - candidate)
+    log_lik = log_likelihood(hidden, weights.observation, projected[..., -1:])
+    return filter_update(state, hidden, None, log_lik, uniforms, switches, own, valid)
+
+
+def _blocks(
+    hidden: Tensor, projected: Tensor, weights: PFGRUWeights, switches: FilterSwitches
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the raw candidate, the raw noise scale and the update gate."""
+    size = hidden.shape[-1]
+    wide = projected.unsqueeze(-2)
+    x_candidate = wide[..., 2 * size : 3 * size]
+    x_scale = wide[..., 3 * size : 4 * size]
+    blocks = particle_product(hidden, weights.recurrent)
+    gates = torch.sigmoid(blocks[..., : 2 * size] + wide[..., : 2 * size])
+    update, reset = gates.chunk(2, -1)
+    inner = hidden if switches.reset_after else reset * hidden
+    products = particle_product(inner, weights.candidate)
+    raw = products[..., :size]
+    if switches.reset_after:
+        bias = weights.candidate_bias
+        raw = reset * (raw if bias is None else raw + bias[..., None, None, :])
+    if switches.gru_noise == "reset":
+        scale = products[..., size:]
+    else:
+        scale = blocks[..., 2 * size :]
+    return raw + x_candidate, scale + x_scale, update

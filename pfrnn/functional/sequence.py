@@ -1,0 +1,122 @@
+"""The filter over a sequence: a loop over time around one step function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.batch_norm import pool
+from pfrnn.functional.belief import mean_particle
+from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, StepInfo
+
+Step = Callable[..., tuple[PFState, StepInfo]]
+Given = tuple[Tensor, Tensor]
+Optional = Tensor | None
+Pooled = tuple[Optional, Optional, Optional, Optional, Optional, Optional]
+
+
+def run_pf(
+    step: Step,
+    projected: Tensor,
+    state: PFState,
+    noise: Tensor | None,
+    uniforms: Tensor | None,
+    weights: Any,
+    switches: FilterSwitches,
+    *,
+    statistics: Given | None = None,
+    valid: Tensor | None = None,
+    bptt: int | None = None,
+    particles: bool = True,
+    belief: bool = False,
+) -> FilterOutput:
+    """Run a particle filter RNN over T steps.
+
+    Args:
+        step: :func:`pf_lstm_step`, :func:`pf_gru_step` or a function with the same signature.
+        projected: (T, ..., N, P), the input's share, computed for all steps at once.
+        state: the state before the first step.
+        noise: (T, ..., N, K, H) standard normal, or None (no noise).
+        uniforms: (T, ..., N, K) in [0, 1), or None (no resampling).
+        weights: the step's weights.
+        switches: static choices.
+        statistics: batch-norm mean and variance (evaluation), of shape (..., C), or (T, ..., C)
+            when each step has its own; None (training) takes each step's own.
+        valid: (T, ..., N) bool; False for padding.
+        bptt: cut the gradient of the carried state before every ``bptt``-th step; None never.
+        particles: return all particles of every step (``hidden``).
+        belief: return the weighted mean particle of every step.
+
+    Returns:
+        See :class:`FilterOutput`.
+
+    Raises:
+        ConfigError: T is 0, or bptt is below 1.
+    """
+    steps = projected.shape[0]
+    check_lengths(steps, bptt)
+    dtype = projected.dtype
+    hidden, weight_list, means, infos = [], [], [], []
+    for t in range(steps):
+        if bptt is not None and t > 0 and t % bptt == 0:
+            state = detach(state)
+        state, info = step(
+            state,
+            projected[t],
+            None if noise is None else noise[t],
+            None if uniforms is None else uniforms[t],
+            weights,
+            switches,
+            at_step(statistics, t, projected.dim() - 3),
+            None if valid is None else valid[t],
+        )
+        infos.append(info)
+        weight_list.append(state.log_weights)
+        if particles:
+            hidden.append(state.hidden)
+        if belief:
+            means.append(mean_particle(state.hidden, state.log_weights).to(dtype))
+    return FilterOutput(
+        torch.stack(hidden) if particles else None,
+        torch.stack(weight_list),
+        torch.stack([info.ancestors for info in infos]),
+        torch.stack([info.ess for info in infos]),
+        state,
+        *pooled_statistics(infos),
+        belief=torch.stack(means) if belief else None,
+    )
+
+
+def check_lengths(steps: int, bptt: int | None) -> None:
+    """Refuse an empty sequence and a truncation below one step."""
+    if steps == 0:
+        raise ConfigError("expected a sequence of at least one step, got 0 steps")
+    if bptt is not None and bptt < 1:
+        raise ConfigError(f"bptt: expected at least 1 step (or None), got {bptt}")
+
+
+def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:
+    """Pick a step's statistics when they carry a time axis in front of the leading axes."""
+    if statistics is None or statistics[0].dim() == lead + 1:
+        return statistics
+    return statistics[0][t], statistics[1][t]
+
+
+def detach(state: PFState) -> PFState:
+    """Cut the gradient of a carried state."""
+    cell = None if state.cell is None else state.cell.detach()
+    return PFState(state.hidden.detach(), cell, state.log_weights.detach())
+
+
+def pooled_statistics(infos: list[Any]) -> Pooled:
+    """Stack the steps' statistics and pool them: mean, variance, count, then each step's."""
+    if infos[0].mean is None:
+        return (None, None, None, None, None, None)
+    means = torch.stack([info.mean for info in infos])
+    variances = torch.stack([info.variance for info in infos])
+    counts = torch.stack([info.count for info in infos])
+    return (*pool(means, variances, counts), means, variances, counts)

@@ -1,0 +1,112 @@
+"""What every particle cell shares: noise on the candidate, weight update, resampling, padding."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.linear import affine
+from pfrnn.functional.resampling import gather, identity_ancestors, resample
+from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
+from pfrnn.functional.weights import effective_sample_size, lift, normalize
+
+
+def particle_product(hidden: Tensor, weight: Tensor) -> Tensor:
+    """Multiply particles by a weight: (..., N, K, H) with (..., H, out) -> (..., N, K, out)."""
+    sequences, particles = hidden.shape[-3], hidden.shape[-2]
+    rows = hidden.flatten(-3, -2)
+    product = affine(rows, weight)
+    return product.view(*product.shape[:-2], sequences, particles, product.shape[-1])
+
+
+def add_noise(candidate: Tensor, raw_scale: Tensor, noise: Tensor | None, kind: str) -> Tensor:
+    """Add the learned noise to the candidate (the reparameterisation trick).
+
+    Args:
+        candidate: (..., N, K, H).
+        raw_scale: (..., N, K, H), W [h, x] + b.
+        noise: standard normal, (..., N, K, H); None adds nothing.
+        kind: ``linear`` (xi = noise * raw_scale, whose sign is harmless) or ``softplus``.
+    """
+    if noise is None:
+        return candidate
+    if kind == "linear":
+        return torch.addcmul(candidate, noise, raw_scale)
+    if kind == "softplus":
+        return torch.addcmul(candidate, noise, F.softplus(raw_scale))
+    raise ConfigError(f"noise_scale: expected linear or softplus, got {kind!r}")
+
+
+def log_likelihood(hidden: Tensor, weight: Tensor, projected: Tensor) -> Tensor:
+    """Return log f_obs(o(x), h) of every particle, up to a constant.
+
+    Args:
+        hidden: (..., N, K, H), the new particles.
+        weight: (..., H).
+        projected: (..., N, 1), the input's share.
+
+    Returns:
+        (..., N, K), at least float32.
+    """
+    return lift(particle_product(hidden, weight.unsqueeze(-1)).squeeze(-1)) + lift(projected)
+
+
+def filter_update(
+    previous: PFState,
+    hidden: Tensor,
+    cell: Tensor | None,
+    log_lik: Tensor,
+    uniforms: Tensor | None,
+    switches: FilterSwitches,
+    statistics: Statistics | None = None,
+    valid: Tensor | None = None,
+) -> tuple[PFState, StepInfo]:
+    """Weigh the moved particles, resample, and leave padded sequences as they were.
+
+    This is the particle filter itself; the transition and the likelihood may be learned or not.
+
+    Args:
+        previous: the state before the step.
+        hidden: (..., N, K, H), the particles moved by the transition.
+        cell: (..., N, K, H) or None, moved likewise.
+        log_lik: (..., N, K), log-likelihood of the observation, up to a constant.
+        uniforms: (..., N, K) in [0, 1).
+        switches: resampling, alpha, ess_threshold are read.
+        statistics: passed on into the StepInfo.
+        valid: (..., N) bool; False keeps the previous state of a sequence.
+    """
+    log_weights = normalize(lift(previous.log_weights) + log_lik)
+    with torch.no_grad():
+        ess = effective_sample_size(log_weights)
+    drawn = resample(
+        log_weights, uniforms, switches.resampling, switches.alpha, switches.ess_threshold, ess
+    )
+    if switches.resampling != "none":
+        hidden = gather(hidden, drawn.ancestors)
+        cell = None if cell is None else gather(cell, drawn.ancestors)
+    state = PFState(hidden, cell, drawn.log_weights)
+    ancestors = drawn.ancestors
+    if valid is not None:
+        state = hold(previous, state, valid)
+        ancestors = torch.where(valid.unsqueeze(-1), ancestors, identity_ancestors(ancestors))
+        with torch.no_grad():
+            ess = torch.where(valid, ess, effective_sample_size(lift(previous.log_weights)))
+    if statistics is None:
+        return state, StepInfo(ancestors, ess, None, None, None)
+    return state, StepInfo(ancestors, ess, *statistics)
+
+
+def hold(previous: PFState, state: PFState, valid: Tensor) -> PFState:
+    """Take the new state where a sequence is valid and the previous one where it is padding."""
+    wide = valid[..., None, None]
+    cell = state.cell
+    if cell is not None and previous.cell is not None:
+        cell = torch.where(wide, cell, previous.cell)
+    return PFState(
+        torch.where(wide, state.hidden, previous.hidden),
+        cell,
+        torch.where(valid.unsqueeze(-1), state.log_weights, lift(previous.log_weights)),
+    )
