@@ -200,23 +200,24 @@ def load_config(
     """Read params.yaml, lay the tier's overlay over it, then ``overrides``; validate the whole.
 
     Args:
-        params: the base file. Overlays lie in ``workflow/tiers/`` beside it.
+        params: the base file. Overlays lie in ``workflow/tiers/`` beside it. Further files after
+            commas are laid over the tier's overlay, in turn: ``params.yaml,mine.yaml``.
         tier: the tier's name; the base file's ``tier`` when None.
         overrides: further values, of the same shape as params.yaml.
 
     Raises:
         ConfigError: a file is missing or not YAML, a key is unknown, a value has the wrong type.
     """
-    path = Path(params)
+    path, *further = (Path(part) for part in str(params).split(","))
     values = _read_yaml(path)
     name = tier or values.get("tier")
     if name not in TIERS:
         raise ConfigError(f"tier: expected one of {', '.join(TIERS)}, got {name!r}")
     overlay = path.parent / "workflow" / "tiers" / f"{name}.yaml"
-    values = merge(values, _read_yaml(overlay))
-    values = merge(values, overrides or {})
+    for patch in (_read_yaml(overlay), *map(_read_yaml, further), overrides or {}):
+        values = merge(values, patch)
     values["tier"] = name
-    return validate(Config, values, str(path))
+    return validate(Config, values, str(params))
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

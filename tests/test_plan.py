@@ -1,0 +1,181 @@
+"""The plan against the paper's own arithmetic, on invented data sets of the paper's names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pfrnn.plan
+import pfrnn.workload
+from pfrnn.config import load_config
+from pfrnn.data.base import Card, Dataset, Protocol
+from pfrnn.errors import ConfigError
+from pfrnn.plan import Plan, make_plan
+from pfrnn.variants import VARIANTS
+from pfrnn.workload import describe, training_sequences, workload
+
+ROOT = Path(__file__).parents[1]
+SETS = "maze10 maze18 maze27 nasdaq aep air pm lpa arem gas uid mr r52".split()
+
+
+class Windowed(Protocol):
+    window: int = 10
+
+
+def _nothing(*_: Any) -> Any:
+    raise NotImplementedError
+
+
+def _dataset(name: str) -> Dataset:
+    if name not in SETS:
+        raise ConfigError(f"unknown data set {name!r}")
+    task = "localization" if name.startswith("maze") else "regression"
+    card = Card(name, "", task, "", "", "", True, (), (), 1000, "", "", "rmse")  # type: ignore[arg-type]
+    return Dataset(card, Windowed, _nothing)
+
+
+@pytest.fixture(autouse=True)
+def _sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pfrnn.plan, "dataset", _dataset)
+    monkeypatch.setattr(pfrnn.workload, "dataset", _dataset)
+    monkeypatch.setattr(
+        pfrnn.plan, "protocol", lambda name, values: _dataset(name).protocol(**values)
+    )
+
+
+PAPER = {
+    "study": {"datasets": SETS, "variants": list(VARIANTS), "size_rules": ["fixed", "best"]},
+    "datasets": {},
+    "overrides": {},
+}
+
+
+def plan_of(overrides: dict[str, Any], tier: str = "paper") -> Plan:
+    from pfrnn.config import merge
+
+    return make_plan(load_config(ROOT / "params.yaml", tier, merge(PAPER, overrides)))
+
+
+def ids(plan: Plan) -> set[str]:
+    return {block.id for block in plan.blocks}
+
+
+def test_the_papers_grid_has_the_size_derived_from_its_text() -> None:
+    """Fixed sizes 64/80/86 are listed among the searched ones, so `fixed` lies inside `best`."""
+    plan = plan_of({})
+    points = 3 * 2 * 2
+    blocks_of_a_set = 2 * 3 * 6 + 2 * 3 * 6 + 2 * 3 + 3 * 8
+    assert len(plan.blocks) == 13 * blocks_of_a_set == 1326
+    assert sum(len(block.settings) for block in plan.blocks) == 1326 * points == 15912
+    # 18 variants at fixed size and four at the best.
+    assert len(plan.cells) == 13 * (len(VARIANTS) + 4)
+
+
+def test_variants_that_fix_only_the_particles_share_the_main_variants_blocks() -> None:
+    plan = plan_of({})
+    blocks = {(cell.dataset, cell.variant, cell.size_rule): set(cell.blocks) for cell in plan.cells}
+    # maze: K = 30 is the fixed number there; elsewhere it is 20.
+    assert blocks["maze10", "pf_lstm_p30", "fixed"] == blocks["maze10", "pf_lstm", "fixed"]
+    assert blocks["air", "pf_lstm_p20", "fixed"] == blocks["air", "pf_lstm", "fixed"]
+    assert blocks["air", "pf_lstm_p30", "fixed"] < blocks["air", "pf_lstm", "best"]
+    assert blocks["air", "lstm_ensemble", "fixed"] == blocks["air", "lstm", "fixed"]
+    assert not blocks["air", "pf_lstm_noelbo", "fixed"] & blocks["air", "pf_lstm", "best"]
+
+
+def test_ids_are_unique_and_found_again() -> None:
+    plan = plan_of({})
+    assert len(ids(plan)) == len(plan.blocks)
+    for block in plan.blocks[::97]:
+        assert plan.block(block.id) == block
+    for cell in plan.cells[::31]:
+        assert plan.cell(cell.final_id) == plan.cell(cell.selection_id) == cell
+    assert len({cell.final_id for cell in plan.cells}) == len(plan.cells)
+    with pytest.raises(KeyError):
+        plan.block("search/air/lstm/h1-k0-b1-0000000000")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training": {"patience": 21}},
+        {"network": {"dropout": 0.1}},
+        {"loss": {"beta": 0.5}},
+        {"seed": 1},
+        {"grid": {"learning_rate": [1e-4]}},
+        {"grid": {"halving": True}},
+    ],
+)
+def test_a_parameter_of_all_models_changes_every_block(change: dict[str, Any]) -> None:
+    assert not ids(plan_of({})) & ids(plan_of(change))
+
+
+@pytest.mark.parametrize(
+    ("change", "affected"),
+    [
+        ({"filter": {"alpha": 0.4}}, lambda block: VARIANTS[block.variant].batch_norm_relu
+         or VARIANTS[block.variant].kind == "particle"),
+        ({"bayesian": {"prior_pi": 0.5}}, lambda block: block.variant.startswith("bayes")),
+        ({"datasets": {"air": {"window": 11}}}, lambda block: block.dataset == "air"),
+        ({"overrides": {"pm": {"training": {"patience": 5}}}}, lambda block: block.dataset == "pm"),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_some_models_changes_theirs_alone(
+    change: dict[str, Any], affected: Any
+) -> None:
+    before, after = plan_of({}), plan_of(change)
+    stay = ids(before) & ids(after)
+    assert stay == {block.id for block in before.blocks if not affected(block)}
+    assert len(stay) < len(ids(before))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"execution": {"threads": 7, "device": "cpu", "checkpoint_minutes": 1}},
+        {"evaluation": {"confidence": 0.9, "bootstrap": 500}},
+    ],
+)
+def test_how_jobs_run_and_how_intervals_are_drawn_change_no_path(change: dict[str, Any]) -> None:
+    before, after = plan_of({}), plan_of(change)
+    assert before.cells == after.cells
+
+
+def test_repetitions_change_finals_and_not_blocks() -> None:
+    before, after = plan_of({}), plan_of({"evaluation": {"repetitions": 7}})
+    assert ids(before) == ids(after)
+    assert not {cell.final_id for cell in before.cells} & {cell.final_id for cell in after.cells}
+
+
+def test_protocols_are_validated_and_sets_are_known() -> None:
+    with pytest.raises(ConfigError, match="unknown data set 'airr'"):
+        plan_of({"study": {"datasets": ["airr"]}})
+    with pytest.raises(ConfigError, match="unknown variant 'lstmm'"):
+        plan_of({"study": {"variants": ["lstmm"]}})
+
+
+def test_workload_counts_by_hand(tmp_path: Path) -> None:
+    plan = plan_of(
+        {
+            "study": {"datasets": ["air"], "variants": ["lstm"], "size_rules": ["fixed"]},
+            "grid": {"batch_size": [32, 64]},
+            "training": {"max_epochs": 10},
+            "evaluation": {"repetitions": 6},
+            "execution": {"steps_per_second": 5},
+        }
+    )
+    sequences = training_sequences(plan, tmp_path)
+    assert sequences == {"air": 1000}
+    load = workload(plan, sequences)
+    steps = 10 * (32 + 16) + 10 * 32
+    assert load == (2, 1, 2 * 12 + 6, steps, steps / 5 / 3600)
+    assert "2 blocks, 1 finals, 30 runs, at most 800 steps" in describe(plan)
+
+
+def test_workload_takes_the_prepared_cards_count(tmp_path: Path) -> None:
+    plan = plan_of({"study": {"datasets": ["air", "pm"]}})
+    card = tmp_path / plan.prepared_id("air") / "card.json"
+    card.parent.mkdir()
+    card.write_text('{"sequences": {"train": 77}}')
+    assert training_sequences(plan, tmp_path) == {"air": 77, "pm": 1000}

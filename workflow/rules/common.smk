@@ -1,0 +1,151 @@
+# What all rules share: the configuration, the plan, which data can be had, names and digests.
+# The only rule file with functions. `config` holds what --config and --configfile give;
+# params.yaml and the tier's overlay are read, merged and checked by the package.
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+
+from pfrnn.config import load_config
+from pfrnn.data.availability import availability
+from pfrnn.data.registry import dataset
+from pfrnn.errors import PfrnnError
+from pfrnn.files import digest_of, write_json
+from pfrnn.plan import make_plan
+from pfrnn.provenance import source_digest
+from pfrnn.workload import describe
+
+
+wildcard_constraints:
+    dataset="[a-z0-9_]+",
+    variant="[a-z0-9_]+",
+    protocol="[0-9a-f]{10}",
+    block="h[0-9]+-k[0-9]+-b[0-9]+-[0-9a-f]{10}",
+    cell="[a-z0-9_]+-(fixed|best)-[0-9a-f]{10}",
+    selection="[a-z0-9_]+/[a-z0-9_]+-(fixed|best)-[0-9a-f]{10}",
+
+
+def overrides():
+    """The part of `config` that changes parameters: all but the workflow's own two keys."""
+    return {key: value for key, value in config.items() if key not in ("tier", "strict")}
+
+
+def parameters():
+    """Return the option value that makes each command read what this file read.
+
+    Overrides go into a file named by its content, so that a job started later, elsewhere, or by
+    another Snakemake finds what it was planned with.
+    """
+    if not overrides():
+        return "params.yaml"
+    path = f"results/overrides/{digest_of(overrides())}.yaml"
+    if not Path(path).exists():
+        write_json(path, overrides())
+    return f"params.yaml,{path}"
+
+
+def strict():
+    """Whether a data set that can't be had is an error."""
+    asked = str(config.get("strict", "")).lower() in ("true", "1", "yes")
+    return asked or CONFIG.execution.on_missing == "error"
+
+
+def unavailable():
+    """Return {data set: reason} for those that can't be had here.
+
+    Only the main process asks: a job that Snakemake starts elsewhere must see the same graph,
+    and its inputs exist already.
+    """
+    if not workflow.is_main_process:
+        return {}
+    found = {name: availability(name, Path("data/raw")) for name in CONFIG.study.datasets}
+    return {name: state.reason for name, state in found.items() if not state.available}
+
+
+def plan():
+    """The plan of the data sets that can be had."""
+    kept = tuple(name for name in CONFIG.study.datasets if name not in MISSING)
+    study = CONFIG.study.model_copy(update={"datasets": kept})
+    return make_plan(CONFIG.model_copy(update={"study": study}))
+
+
+def announce():
+    """Say what runs and for how long, before anything does."""
+    logger.info(describe(PLAN))
+    for name, reason in MISSING.items():
+        logger.warning(f"data set {name} is left out: {reason}")
+
+
+def missing_data():
+    """The raw files that can't be had, as targets: each then fails as its data set's error."""
+    return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
+
+
+def prepared_card(name):
+    return f"data/prepared/{PREPARED[name]}/card.json"
+
+
+def prepared_arrays(name):
+    return f"data/prepared/{PREPARED[name]}/arrays.npz"
+
+
+def prepared_cards():
+    return [prepared_card(name) for name in PREPARED]
+
+
+def block_files(selection, *names):
+    """Files of all blocks that a selection chooses from."""
+    cell = CELLS[f"selection/{selection}.json"]
+    return [f"{RESULTS}/{block.id}/{name}" for block in cell.blocks for name in names]
+
+
+def final_files(*names):
+    return [f"{RESULTS}/{cell.final_id}/{name}" for cell in PLAN.cells for name in names]
+
+
+def mlflow_store():
+    """The local store, unless a tracking server is named. ancient: imports change it."""
+    return [] if os.environ.get("MLFLOW_TRACKING_URI") else [ancient("mlflow.db")]
+
+
+def sources_digest(name):
+    """Digest of what a data set's raw files must be and where they come from."""
+    card = dataset(name).card
+    files = [list(file) for file in card.files]
+    addresses = [[address.url, dict(address.members)] for address in card.addresses]
+    return digest_of([files, addresses])
+
+
+def settings_digest():
+    """Digest of every parameter but how jobs run."""
+    return digest_of(CONFIG.model_dump(mode="json", exclude={"execution"}))
+
+
+try:
+    CONFIG = load_config("params.yaml", config.get("tier"), overrides())
+    MISSING = unavailable()
+    PLAN = plan()
+except PfrnnError as error:
+    raise WorkflowError(str(error)) from None
+
+TIER = CONFIG.tier
+RESULTS = f"results/{TIER}"
+BLOCKS = [block.id for block in PLAN.blocks]
+CELLS = {cell.selection_id: cell for cell in PLAN.cells}
+PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
+
+# Rules start the interpreter that runs Snakemake, so an environment need not be activated.
+PYTHON = shlex.quote(sys.executable)
+LOGGED = "bash workflow/scripts/logged"
+CONFIG_OPTIONS = f"--params {parameters()}"
+TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
+MISSING_OPTIONS = " ".join(
+    f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()
+)
+
+if workflow.is_main_process:
+    announce()

@@ -1,0 +1,24 @@
+# The selected setting, retrained with paired repetitions and tested once.
+
+
+rule finalise:
+    input:
+        selection=f"{RESULTS}/selection/{{dataset}}/{{cell}}.json",
+        card=lambda wildcards: prepared_card(wildcards.dataset),
+        arrays=lambda wildcards: prepared_arrays(wildcards.dataset),
+    output:
+        run=f"{RESULTS}/final/{{dataset}}/{{cell}}/run.json",
+        test=f"{RESULTS}/final/{{dataset}}/{{cell}}/test.csv",
+        members=f"{RESULTS}/final/{{dataset}}/{{cell}}/members.csv",
+        history=f"{RESULTS}/final/{{dataset}}/{{cell}}/history.csv",
+        best=f"{RESULTS}/final/{{dataset}}/{{cell}}/best.pt",
+    params:
+        source=source_digest("pfrnn.training.final"),
+    threads: CONFIG.execution.threads
+    resources:
+        gpu=1,
+    log:
+        f"{RESULTS}/logs/final/{{dataset}}/{{cell}}.log",
+    shell:
+        "{LOGGED} {log} {PYTHON} -m pfrnn final"
+        " final/{wildcards.dataset}/{wildcards.cell} {TIER_OPTIONS}"

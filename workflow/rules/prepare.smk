@@ -1,0 +1,18 @@
+# Raw files to arrays and a card. The folder's name holds the digest of protocol and seed.
+
+
+rule prepare:
+    input:
+        "data/raw/{dataset}/fetch.json",
+    output:
+        card="data/prepared/{dataset}-{protocol}/card.json",
+        arrays="data/prepared/{dataset}-{protocol}/arrays.npz",
+    params:
+        source=lambda wildcards: source_digest(
+            "pfrnn.data.prepare", f"pfrnn.data.sets.{wildcards.dataset}"
+        ),
+    log:
+        "logs/prepare/{dataset}-{protocol}.log",
+    shell:
+        "{LOGGED} {log} {PYTHON} -m pfrnn prepare {wildcards.dataset} {TIER_OPTIONS}"
+        " --out data/prepared/{wildcards.dataset}-{wildcards.protocol}"

@@ -1,0 +1,23 @@
+# One job a block: all points of the training grid for one model, side by side.
+# An interrupted job leaves checkpoint.pt beside its outputs and goes on from there.
+
+
+rule train:
+    input:
+        card=lambda wildcards: prepared_card(wildcards.dataset),
+        arrays=lambda wildcards: prepared_arrays(wildcards.dataset),
+    output:
+        run=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/run.json",
+        members=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/members.csv",
+        history=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/history.csv",
+        best=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/best.pt",
+    params:
+        source=source_digest("pfrnn.training.block"),
+    threads: CONFIG.execution.threads
+    resources:
+        gpu=1,
+    log:
+        f"{RESULTS}/logs/search/{{dataset}}/{{variant}}/{{block}}.log",
+    shell:
+        "{LOGGED} {log} {PYTHON} -m pfrnn train"
+        " search/{wildcards.dataset}/{wildcards.variant}/{wildcards.block} {TIER_OPTIONS}"
