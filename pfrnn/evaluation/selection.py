@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import check_record
+from pfrnn.files import digest_of, read_json, write_json
+from pfrnn.plan import Block, Plan, block_parameters
 
 
 class Candidate(NamedTuple):
@@ -72,3 +77,71 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
             "lower grid.learning_rate or look at the blocks' history.csv"
         )
     return best
+
+
+def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
+    """Read the members of a finished block.
+
+    Raises:
+        RecordError: the block isn't finished, or was trained with other parameters.
+    """
+    folder = results / block.id
+    check_record(folder, digest_of(block_parameters(plan, block)))
+    with (folder / "members.csv").open(encoding="utf-8", newline="") as source:
+        rows = list(csv.DictReader(source))
+    return [
+        Candidate(
+            block_id=block.id,
+            member=int(row["member"]),
+            hidden_size=block.hidden_size,
+            particles=block.particles,
+            batch_size=block.batch_size,
+            learning_rate=float(row["learning_rate"]),
+            clip=float(row["clip"]),
+            l2=float(row["l2"]),
+            status=row["status"],
+            epochs=int(row["epochs"]),
+            best_epoch=int(row["best_epoch"]),
+            val_score=_number(row["val_score"]),
+            val_loss=_number(row["val_loss"]),
+        )
+        for row in rows
+    ]
+
+
+def _number(text: str) -> float:
+    return float(text) if text else math.inf
+
+
+def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
+    """Choose a cell's setting on validation data and write the selection file.
+
+    Args:
+        plan: the tier's plan.
+        selection_id: names the cell and the file below ``results``.
+        results: the tier's folder.
+
+    Returns:
+        What was written: the chosen candidate, the budget that it was chosen with, its rivals'
+        number, and the search's wall time.
+
+    Raises:
+        RecordError: a block is missing or belongs to other parameters; all members diverged.
+    """
+    cell = plan.cell(selection_id)
+    candidates = [one for block in cell.blocks for one in read_candidates(plan, block, results)]
+    chosen = choose(candidates)
+    seconds = [read_json(results / block.id / "run.json")["wall_seconds"] for block in cell.blocks]
+    selection = {
+        "dataset": cell.dataset,
+        "variant": cell.trained,
+        "size_rule": cell.size_rule,
+        "digest": cell.digest,
+        "chosen": chosen._asdict(),
+        "budget_configurations": len(candidates),
+        "budget_epochs": sum(one.epochs for one in candidates),
+        "diverged": sum(one.status == "diverged" for one in candidates),
+        "search_seconds": round(sum(seconds), 3),
+    }
+    write_json(results / selection_id, selection)
+    return selection

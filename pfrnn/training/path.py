@@ -43,6 +43,8 @@ class ComputePath(Protocol):
 
     name: str
     spec: NetworkSpec
+    weights: LossWeights
+    training: Training
 
     def build(self) -> ExperimentNetwork:
         """Make one freshly initialised model."""

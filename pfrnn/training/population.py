@@ -96,6 +96,29 @@ class Population:
         }
         return cls(**moved)
 
+    @classmethod
+    def of_best(
+        cls, members: list[int], parameters: Stacked, buffers: Stacked, device: torch.device
+    ) -> Population:
+        """Make a population for evaluation only from best states, (M, ...)."""
+        parameters, buffers = (
+            {name: value.to(device) for name, value in stack.items()}
+            for stack in (parameters, buffers)
+        )
+        return cls(
+            members=list(members),
+            parameters=parameters,
+            buffers=buffers,
+            square_average={},
+            best_parameters=parameters,
+            best_buffers=buffers,
+            epoch=0,
+            step=0,
+            updates=0,
+            sums=torch.zeros(3, len(members), device=device),
+            finite=torch.ones(len(members), dtype=torch.bool, device=device),
+        )
+
 
 _STACKS = ("parameters", "buffers", "square_average", "best_parameters", "best_buffers")
 
