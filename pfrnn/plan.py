@@ -51,23 +51,28 @@ class Block(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One (data set, variant, size rule) and the blocks it is selected from."""
+    """One (data set, variant, size rule) and the blocks it is selected from.
+
+    ``trained`` names the variant in the paths: an ablation that equals a main variant on this
+    data set (pf_lstm_p30 on the mazes) shares its selection and final, so nothing runs twice.
+    """
 
     dataset: str
     variant: str
     size_rule: SizeRule
     blocks: tuple[Block, ...]
     digest: str
+    trained: str
 
     @property
     def selection_id(self) -> str:
         """Path of the selection file below ``results/<tier>/``."""
-        return f"selection/{self.dataset}/{self.variant}-{self.size_rule}-{self.digest}.json"
+        return f"selection/{self.dataset}/{self.trained}-{self.size_rule}-{self.digest}.json"
 
     @property
     def final_id(self) -> str:
         """Path of the final's folder below ``results/<tier>/``."""
-        return f"final/{self.dataset}/{self.variant}-{self.size_rule}-{self.digest}"
+        return f"final/{self.dataset}/{self.trained}-{self.size_rule}-{self.digest}"
 
 
 class Plan(NamedTuple):
@@ -103,7 +108,8 @@ class Plan(NamedTuple):
 def _index(cells: tuple[Cell, ...]) -> dict[str, Any]:
     index: dict[str, Any] = {}
     for cell in cells:
-        index[cell.selection_id] = index[cell.final_id] = cell
+        for shared in (cell.selection_id, cell.final_id):
+            index.setdefault(shared, cell)
         index.update((block.id, block) for block in cell.blocks)
     return index
 
@@ -150,17 +156,43 @@ def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_diges
         for hidden, particles in sizes(config, card, model, rule)
         for batch in config.grid.batch_size
     )
-    evaluation = config.evaluation.model_dump(mode="json", exclude={"confidence", "bootstrap"})
+    trained = model
+    if rule == "fixed" and model.kind == "particle":
+        main = _shared_form(model)
+        if sizes(config, card, main, rule) == sizes(config, card, model, rule):
+            trained = main
+    digest = digest_of(_cell_parameters(config, card, trained, blocks))
+    return Cell(card.name, model.name, rule, blocks, digest, trained.name)
+
+
+def _cell_parameters(
+    config: Config, card: Card, model: Variant, blocks: tuple[Block, ...]
+) -> dict[str, Any]:
     members = members_of_ensemble(config, card) if model.kind == "ensemble" else 0
-    digest = digest_of(
-        {
-            "blocks": [block.digest for block in blocks],
-            "evaluation": evaluation,
-            "variant": model._asdict(),
-            "ensemble": members,
-        }
+    return {
+        "blocks": [block.digest for block in blocks],
+        "evaluation": config.evaluation.model_dump(
+            mode="json", exclude={"confidence", "bootstrap"}
+        ),
+        "variant": model._asdict(),
+        "ensemble": members,
+    }
+
+
+def cell_parameters(plan: Plan, cell: Cell) -> dict[str, Any]:
+    """Everything a final's numbers depend on: plain data, ``digest_of`` it is the cell's digest."""
+    config = plan.config.for_dataset(cell.dataset)
+    return _cell_parameters(config, dataset(cell.dataset).card, variant(cell.trained), cell.blocks)
+
+
+def block_parameters(plan: Plan, block: Block) -> dict[str, Any]:
+    """Everything a block's numbers depend on: plain data, ``digest_of`` it is its digest."""
+    config = plan.config.for_dataset(block.dataset)
+    data = protocol_digest(block.dataset, plan.protocols[block.dataset], config.seed)
+    parameters = resolved_parameters(
+        config, variant(block.variant), block.hidden_size, block.particles, block.batch_size, data
     )
-    return Cell(card.name, model.name, rule, blocks, digest)
+    return parameters | {"settings": [list(setting) for setting in block.settings]}
 
 
 def sizes(config: Config, card: Card, model: Variant, rule: SizeRule) -> list[tuple[int, int]]:

@@ -1,0 +1,37 @@
+"""``pfrnn final``: retrain a selected setting with repetitions and test it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pfrnn.config import TIERS
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "final",
+        help="retrain a selected setting with repetitions and test it",
+        description="Retrain the setting that a selection chose, with paired repetitions, and "
+        "test each once. An interrupted job goes on where it stopped.",
+        epilog="Example: pfrnn final final/air/pf_lstm-fixed-0123456789 --tier quick "
+        "(pfrnn grid --tier quick --json lists the ids)",
+    )
+    parser.add_argument("final", help="the final's id, its folder below the results")
+    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
+    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
+    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: params.yaml)")
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Retrain and test."""
+    from pfrnn.cli._plan import planned
+    from pfrnn.training.final import run_final
+
+    plan, places = planned(parsed, "final")
+    run_final(plan, parsed.final, places, parsed.device)

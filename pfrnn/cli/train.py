@@ -1,0 +1,37 @@
+"""``pfrnn train``: train one block of the search."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pfrnn.config import TIERS
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "train",
+        help="train one block of the search",
+        description="Train the members of a block side by side. An interrupted job goes on where "
+        "it stopped when it is started again.",
+        epilog="Example: pfrnn train search/air/pf_lstm/h64-k20-b32-0123456789 --tier quick "
+        "(pfrnn grid --tier quick --json lists the ids)",
+    )
+    parser.add_argument("block", help="the block's id, its folder below the results")
+    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
+    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
+    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: params.yaml)")
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Train the block."""
+    from pfrnn.cli._plan import planned
+    from pfrnn.training.block import train_block
+
+    plan, places = planned(parsed, "block")
+    train_block(plan, parsed.block, places, parsed.device)

@@ -1,0 +1,93 @@
+"""Gathering all finals of a tier into one tidy table, results.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import check_record
+from pfrnn.files import digest_of, write_text
+from pfrnn.plan import Cell, Plan, cell_parameters
+from pfrnn.records import RESULT_COLUMNS
+
+
+class Aggregated(NamedTuple):
+    """What was gathered.
+
+    Attributes:
+        rows: rows written.
+        finals: finals they come from.
+        absent: ids of planned finals that have not finished.
+    """
+
+    rows: int
+    finals: int
+    absent: tuple[str, ...]
+
+
+def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggregated:
+    """Write ``results.csv`` below ``results`` from every finished final of the plan.
+
+    Args:
+        plan: the tier's plan.
+        results: the tier's folder.
+        missing: data sets that can't be had: their finals are not expected.
+
+    Raises:
+        RecordError: a final's parameters aren't the plan's, or no final has finished.
+    """
+    rows: list[dict[str, Any]] = []
+    absent = []
+    finals = 0
+    for cell in plan.cells:
+        if cell.dataset in missing:
+            continue
+        if not (results / cell.final_id / "run.json").exists():
+            absent.append(cell.final_id)
+            continue
+        rows += _rows(plan, cell, results)
+        finals += 1
+    if not rows and not missing:
+        raise RecordError(f"{results}: no finished final; run `pfrnn final` first")
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, RESULT_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(results / "results.csv", buffer.getvalue())
+    return Aggregated(len(rows), finals, tuple(absent))
+
+
+def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
+    folder = results / cell.final_id
+    record = check_record(folder, digest_of(cell_parameters(plan, cell)))
+    selection, chosen = record["selection"], record["selection"]["chosen"]
+    common = {
+        "tier": plan.config.tier,
+        "dataset": cell.dataset,
+        "variant": cell.variant,
+        "size_rule": cell.size_rule,
+        "hidden_size": chosen["hidden_size"],
+        "particles": chosen["particles"],
+        "batch_size": chosen["batch_size"],
+        "learning_rate": chosen["learning_rate"],
+        "clip": chosen["clip"],
+        "l2": chosen["l2"],
+        "fidelity": plan.config.for_dataset(cell.dataset).filter.fidelity,
+        "unit": record["unit"],
+        "data_state": record["data_state"],
+        "data_digest": record["data_digest"],
+        "parameters": record["trainable_parameters"],
+        "budget_configurations": selection["budget_configurations"],
+        "budget_epochs": selection["budget_epochs"],
+        "search_seconds": selection["search_seconds"],
+        "final_seconds": record["wall_seconds"],
+        "device": record["machine"]["device_name"],
+        "commit": record["commit"],
+        "final_id": cell.final_id,
+    }
+    with (folder / "test.csv").open(encoding="utf-8", newline="") as source:
+        return [common | row for row in csv.DictReader(source)]

@@ -1,0 +1,147 @@
+"""Choosing on validation data: which of a cell's members is retrained and tested."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import check_record
+from pfrnn.files import digest_of, read_json, write_json
+from pfrnn.plan import Block, Plan, block_parameters
+
+
+class Candidate(NamedTuple):
+    """One trained member of the search, as far as the choice needs it.
+
+    Attributes:
+        block_id: its block.
+        member: its number in the block.
+        hidden_size: the block's hidden size.
+        particles: the block's particles.
+        batch_size: the block's batch size.
+        learning_rate: its learning rate.
+        clip: its bound on the gradient norm.
+        l2: its L2 weight.
+        status: as in members.csv.
+        epochs: epochs it trained.
+        best_epoch: epoch of its best validation score.
+        val_score: best validation score, lower is better; NaN when it diverged at once.
+        val_loss: validation loss at that epoch.
+    """
+
+    block_id: str
+    member: int
+    hidden_size: int
+    particles: int
+    batch_size: int
+    learning_rate: float
+    clip: float
+    l2: float
+    status: str
+    epochs: int
+    best_epoch: int
+    val_score: float
+    val_loss: float
+
+
+def better(score: float, loss: float, best_score: float, best_loss: float) -> bool:
+    """Whether (score, loss) beats the best so far; a tie in the score goes to the smaller loss."""
+    if not math.isfinite(score):
+        return False
+    if score != best_score:
+        return score < best_score
+    return loss < best_loss
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate with the best validation score.
+
+    Ties in score and loss go to the first in plan order, so the choice doesn't depend on the
+    order in which jobs finished.
+
+    Raises:
+        RecordError: no candidate has a finite score.
+    """
+    best: Candidate | None = None
+    for candidate in candidates:
+        incumbent = (math.inf, math.inf) if best is None else (best.val_score, best.val_loss)
+        if better(candidate.val_score, candidate.val_loss, *incumbent):
+            best = candidate
+    if best is None:
+        raise RecordError(
+            f"none of {len(candidates)} members has a finite validation score: all diverged; "
+            "lower grid.learning_rate or look at the blocks' history.csv"
+        )
+    return best
+
+
+def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
+    """Read the members of a finished block.
+
+    Raises:
+        RecordError: the block isn't finished, or was trained with other parameters.
+    """
+    folder = results / block.id
+    check_record(folder, digest_of(block_parameters(plan, block)))
+    with (folder / "members.csv").open(encoding="utf-8", newline="") as source:
+        rows = list(csv.DictReader(source))
+    return [
+        Candidate(
+            block_id=block.id,
+            member=int(row["member"]),
+            hidden_size=block.hidden_size,
+            particles=block.particles,
+            batch_size=block.batch_size,
+            learning_rate=float(row["learning_rate"]),
+            clip=float(row["clip"]),
+            l2=float(row["l2"]),
+            status=row["status"],
+            epochs=int(row["epochs"]),
+            best_epoch=int(row["best_epoch"]),
+            val_score=_number(row["val_score"]),
+            val_loss=_number(row["val_loss"]),
+        )
+        for row in rows
+    ]
+
+
+def _number(text: str) -> float:
+    return float(text) if text else math.inf
+
+
+def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
+    """Choose a cell's setting on validation data and write the selection file.
+
+    Args:
+        plan: the tier's plan.
+        selection_id: names the cell and the file below ``results``.
+        results: the tier's folder.
+
+    Returns:
+        What was written: the chosen candidate, the budget that it was chosen with, its rivals'
+        number, and the search's wall time.
+
+    Raises:
+        RecordError: a block is missing or belongs to other parameters; all members diverged.
+    """
+    cell = plan.cell(selection_id)
+    candidates = [one for block in cell.blocks for one in read_candidates(plan, block, results)]
+    chosen = choose(candidates)
+    seconds = [read_json(results / block.id / "run.json")["wall_seconds"] for block in cell.blocks]
+    selection = {
+        "dataset": cell.dataset,
+        "variant": cell.trained,
+        "size_rule": cell.size_rule,
+        "digest": cell.digest,
+        "chosen": chosen._asdict(),
+        "budget_configurations": len(candidates),
+        "budget_epochs": sum(one.epochs for one in candidates),
+        "diverged": sum(one.status == "diverged" for one in candidates),
+        "search_seconds": round(sum(seconds), 3),
+    }
+    write_json(results / selection_id, selection)
+    return selection

@@ -1,0 +1,125 @@
+"""Batches as index gathers: the arrays lie on the device, each member has its own order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pfrnn.data.base import Split
+from pfrnn.seeding import derive_seed
+from pfrnn.training.members import Member
+
+
+class DeviceSplit(NamedTuple):
+    """A split on the device.
+
+    Attributes:
+        x: (N, T, D) float32 or (N, T) int32 tokens.
+        length: (N,) int64.
+        y: (N, T, C) float32 or (N,) int64.
+        mask: (N, T) bool.
+        host_length: lengths on the host, so that trimming a batch needs no synchronisation.
+    """
+
+    x: Tensor
+    length: Tensor
+    y: Tensor
+    mask: Tensor
+    host_length: npt.NDArray[np.int64]
+
+    @property
+    def sequences(self) -> int:
+        """Number of sequences."""
+        return len(self.host_length)
+
+
+class Batch(NamedTuple):
+    """Sequences of one step, time first, members in between: T is the longest valid length.
+
+    Attributes:
+        x: (T, M, N, D), or tokens (T, M, N).
+        valid: (T, M, N) bool, False where a sequence has ended; None when none is padded.
+        y: (T, M, N, C), or labels (M, N).
+        mask: (T, M, N) bool, steps whose prediction counts.
+        lengths: longest valid length of each member's sequences.
+    """
+
+    x: Tensor
+    valid: Tensor | None
+    y: Tensor
+    mask: Tensor
+    lengths: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of time steps T."""
+        return max(self.lengths)
+
+
+def to_device(split: Split, device: torch.device) -> DeviceSplit:
+    """Copy a split to the device, once."""
+    return DeviceSplit(
+        x=torch.as_tensor(split.x, device=device),
+        length=torch.as_tensor(split.length, device=device).long(),
+        y=torch.as_tensor(split.y, device=device),
+        mask=torch.as_tensor(split.mask, device=device),
+        host_length=np.asarray(split.length, np.int64),
+    )
+
+
+def gather(split: DeviceSplit, index: npt.NDArray[np.int64]) -> Batch:
+    """Gather sequences ``index`` (M, N) of a split."""
+    host = split.host_length[index]
+    lengths = tuple(int(n) for n in host.max(1))
+    steps = max(lengths)
+    rows = torch.as_tensor(index, device=split.x.device)
+    # Members first in memory, so that a layer reads (M, T * N, D) without another copy.
+    x = split.x[:, :steps][rows].transpose(1, 2).contiguous().transpose(0, 1)
+    if split.y.dim() == 3:
+        y = split.y[:, :steps][rows].permute(2, 0, 1, 3)
+    else:
+        y = split.y[rows]
+    mask = split.mask[:, :steps][rows].permute(2, 0, 1)
+    valid = None
+    if int(host.min()) < steps:
+        time = torch.arange(steps, device=split.x.device)
+        valid = time[:, None, None] < split.length[rows]
+    return Batch(x, valid, y, mask, lengths)
+
+
+def bootstrap_sample(seed: int, count: int) -> npt.NDArray[np.int64]:
+    """Draw ``count`` of ``count`` sequences with replacement (Breiman 1996).
+
+    A sequence is in the sample with probability 1 - (1 - 1/n)^n.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    sample: npt.NDArray[np.int64] = torch.randint(count, (count,), generator=generator).numpy()
+    return sample
+
+
+def epoch_order(member: Member, epoch: int, count: int) -> npt.NDArray[np.int64]:
+    """The member's order of training sequences in an epoch: a function of its seed and epoch."""
+    generator = torch.Generator().manual_seed(derive_seed(member.order_seed, "epoch", epoch))
+    order: npt.NDArray[np.int64] = torch.randperm(count, generator=generator).numpy()
+    if member.bootstrap_seed is None:
+        return order
+    return bootstrap_sample(member.bootstrap_seed, count)[order]
+
+
+def epoch_batches(
+    members: Sequence[Member], epoch: int, count: int, batch_size: int
+) -> list[npt.NDArray[np.int64]]:
+    """Split the members' orders into steps of (M, N) indices; the last one may be smaller."""
+    orders = np.stack([epoch_order(member, epoch, count) for member in members])
+    return [orders[:, i : i + batch_size] for i in range(0, count, batch_size)]
+
+
+def evaluation_batches(count: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """All sequences in order, (N,) indices a batch."""
+    for start in range(0, count, size):
+        yield np.arange(start, min(start + size, count), dtype=np.int64)

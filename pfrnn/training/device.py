@@ -1,0 +1,38 @@
+"""The device and threads a job runs with."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+import torch
+
+from pfrnn.config import Execution
+from pfrnn.errors import ConfigError
+
+
+def open_device(execution: Execution, asked: str | None = None) -> torch.device:
+    """Choose the device and fix the number of CPU threads (CPU sums differ between thread counts).
+
+    Args:
+        execution: ``device`` auto takes a CUDA device when there is one.
+        asked: overrides ``execution.device``.
+
+    Raises:
+        ConfigError: CUDA is asked for and absent.
+    """
+    torch.set_num_threads(execution.threads)
+    name = asked or execution.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
+    return torch.device(name)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Peak memory in bytes: of the device's allocator, or of the process on a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

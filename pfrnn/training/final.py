@@ -1,0 +1,139 @@
+"""A final: the selected setting retrained with paired repetitions, then tested once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.metrics import Contributions, average, contributions, metrics
+from pfrnn.evaluation.sampling import sampling_errors
+from pfrnn.files import read_json
+from pfrnn.plan import Cell, Plan, Setting, cell_parameters
+from pfrnn.records import TEST_COLUMNS
+from pfrnn.seeding import derive_seed
+from pfrnn.training.batches import to_device
+from pfrnn.training.evaluate import Evaluated, evaluate
+from pfrnn.training.job import Job, Trained, train, write_record
+from pfrnn.training.members import Member, final_members
+from pfrnn.training.places import Places
+from pfrnn.training.population import Population
+from pfrnn.training.samples import write_belief, write_predictions
+from pfrnn.training.state import stacked_best
+from pfrnn.training.trainer import stochastic
+from pfrnn.training.writers import write_table
+from pfrnn.variants import variant
+
+
+def run_final(plan: Plan, final_id: str, places: Places, device: str | None = None) -> None:
+    """Retrain a cell's selected setting, test it, write the records; run.json comes last.
+
+    Raises:
+        KeyError: the plan has no such final.
+        RecordError: the selection is missing or was made for other parameters.
+        StoppedError: a signal asked to stop; the state is saved and the next call goes on.
+    """
+    cell = plan.cell(final_id)
+    selection = read_selection(cell, places)
+    chosen = selection["chosen"]
+    config = plan.config.for_dataset(cell.dataset)
+    setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
+    repetitions = config.evaluation.repetitions
+    job = Job(
+        id=cell.final_id,
+        dataset=cell.dataset,
+        variant=variant(cell.trained),
+        hidden_size=chosen["hidden_size"],
+        particles=chosen["particles"],
+        batch_size=chosen["batch_size"],
+        members=final_members(setting, repetitions, config.seed, cell.dataset),
+        parameters=cell_parameters(plan, cell),
+        source="pfrnn.training.final",
+    )
+    trained = train(plan, job, places, device)
+    test_members(plan, job, places, trained)
+    write_record(plan, job, places, trained, kind="final", selection=selection)
+
+
+def read_selection(cell: Cell, places: Places) -> dict[str, Any]:
+    """Read the cell's selection file.
+
+    Raises:
+        RecordError: it is missing, or it was made for other parameters.
+    """
+    path = places.results / cell.selection_id
+    if not path.exists():
+        raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
+    selection: dict[str, Any] = read_json(path)
+    if selection["digest"] != cell.digest:
+        raise RecordError(
+            f"{path}: made for parameters {selection['digest']}, expected {cell.digest}; "
+            "select again"
+        )
+    return selection
+
+
+def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None:
+    """Test every repetition's best state once and write test.csv and the samples.
+
+    The metric of a stochastic model is averaged over passes with different noise; its predictions
+    never are, which would be another model, a hidden ensemble.
+    """
+    config = plan.config.for_dataset(job.dataset)
+    trainer, card = trained.trainer, trained.prepared.card
+    split = trained.prepared.splits["test"]
+    population = best_population(trained)
+    count = config.evaluation.passes if stochastic(trained.path) else 1
+    device_split = to_device(split, trainer.device)
+    passes: list[Evaluated] = []
+    for number in range(count):
+        axes = ("test", number)
+        passes.append(evaluate(trained.path, population, job.members, device_split, axes, True))
+    rows: list[dict[str, Any]] = []
+    for place, member in enumerate(job.members):
+        tables = [contributions(card, one.prediction[place], split.y, split.mask) for one in passes]
+        axes = (job.dataset, "sampling", member.repetition)
+        seed = derive_seed(config.seed, *axes) % 2**32
+        rows += metric_rows(
+            tables, config.evaluation.bootstrap, seed, member.repetition, member.seed
+        )
+    folder = places.results / job.id
+    write_table(folder / "test.csv", TEST_COLUMNS, rows)
+    repetitions = [member.repetition for member in job.members]
+    write_predictions(folder / "predictions.npz", card, split, passes[0].prediction, repetitions)
+    if trained.path.spec.kind == "particle":
+        write_belief(folder / "belief.npz", split, trained, population)
+
+
+def metric_rows(
+    tables: list[Contributions], bootstrap: int, seed: int, member: Member
+) -> list[dict[str, Any]]:
+    """One row a metric for one repetition, from its passes."""
+    each = [metrics(table) for table in tables]
+    errors = sampling_errors(average(tables), bootstrap, seed)
+    rows = []
+    for name in each[0]:
+        values = np.array([one[name] for one in each])
+        rows.append(
+            {
+                "repetition": member.repetition,
+                "seed": member.seed,
+                "metric": name,
+                "value": float(values.mean()),
+                "passes": len(values),
+                "passes_sd": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
+                "sampling_error": errors[name],
+                "n_test": tables[0].sequences,
+            }
+        )
+    return rows
+
+
+def best_population(trained: Trained) -> Population:
+    """Stack every member's best state again, on the training device."""
+    trainer = trained.trainer
+    parameters, buffers = stacked_best(trained.state, trainer.members)
+    return Population.of_best(
+        [member.index for member in trainer.members], parameters, buffers, trainer.device
+    )

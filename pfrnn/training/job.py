@@ -1,0 +1,150 @@
+"""What a training job and a final share: opening the data, training, writing the record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from pfrnn.config import Config
+from pfrnn.data.base import Prepared
+from pfrnn.data.prepare import load_prepared
+from pfrnn.files import atomic_path, digest_of, write_json
+from pfrnn.plan import Plan
+from pfrnn.provenance import commit, machine, source_digest, versions
+from pfrnn.training import checkpoint
+from pfrnn.training.batches import to_device
+from pfrnn.training.device import open_device, peak_memory
+from pfrnn.training.loss import loss_weights
+from pfrnn.training.members import Member
+from pfrnn.training.path import ComputePath, choose_path
+from pfrnn.training.places import Places
+from pfrnn.training.spec import network_spec
+from pfrnn.training.state import BlockState, stacked_best
+from pfrnn.training.trainer import BlockTrainer, Problem
+from pfrnn.training.writers import write_history, write_members
+from pfrnn.variants import Variant
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """One population to train.
+
+    Attributes:
+        id: folder below the tier's results.
+        dataset: data set.
+        variant: what is trained.
+        hidden_size: hidden size.
+        particles: particles, 0 without.
+        batch_size: sequences a step.
+        members: the members.
+        parameters: everything the numbers depend on, for the digest in run.json.
+        source: module whose source digest the record carries.
+    """
+
+    id: str
+    dataset: str
+    variant: Variant
+    hidden_size: int
+    particles: int
+    batch_size: int
+    members: Sequence[Member]
+    parameters: dict[str, Any]
+    source: str
+
+
+class Trained(NamedTuple):
+    """A finished training.
+
+    Attributes:
+        trainer: holds members, problem and device.
+        state: how every member ended.
+        path: the compute path.
+        prepared: the data.
+    """
+
+    trainer: BlockTrainer
+    state: BlockState
+    path: ComputePath
+    prepared: Prepared
+
+
+def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) -> Trained:
+    """Train a job's members, or go on from its checkpoint, and write everything but run.json.
+
+    Raises:
+        StoppedError: a signal asked to stop; the state is saved.
+    """
+    config: Config = plan.config.for_dataset(job.dataset)
+    device = open_device(config.execution, device_name)
+    prepared = load_prepared(places.prepared / plan.prepared_id(job.dataset))
+    spec = network_spec(
+        config, prepared.card, job.variant, job.hidden_size, job.particles, prepared.extra
+    )
+    path = choose_path(spec, loss_weights(config.loss, job.variant), config.training)
+    problem = Problem(
+        config=config,
+        card=prepared.card,
+        train=to_device(prepared.splits["train"], device),
+        validation=to_device(prepared.splits["validation"], device),
+        host_validation=prepared.splits["validation"],
+        batch_size=job.batch_size,
+    )
+    folder = places.results / job.id
+    identity = digest_of({"job": job.parameters, "data": prepared.card.arrays_digest})
+    trainer = BlockTrainer(problem, path, job.members, folder, identity)
+    state = trainer.run()
+    write_history(folder / "history.csv", state.history)
+    write_members(folder / "members.csv", job.members, state.progress, count_parameters(path))
+    parameters, buffers = stacked_best(state, job.members)
+    with atomic_path(folder / "best.pt") as temporary:
+        torch.save({"parameters": parameters, "buffers": buffers}, temporary)
+    return Trained(trainer, state, path, prepared)
+
+
+def count_parameters(path: ComputePath) -> int:
+    """Trainable numbers of one member."""
+    return sum(parameter.numel() for parameter in path.build().parameters())
+
+
+def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more: Any) -> None:
+    """Write run.json, last of all files, and remove the checkpoint."""
+    folder = places.results / job.id
+    card = trained.prepared.card
+    head, dirty = commit()
+    device = trained.trainer.device
+    record = {
+        "id": job.id,
+        "tier": plan.config.tier,
+        "dataset": job.dataset,
+        "variant": job.variant.name,
+        "hidden_size": job.hidden_size,
+        "particles": job.particles,
+        "batch_size": job.batch_size,
+        "members": len(job.members),
+        "seeds": [member.seed for member in job.members],
+        "parameters": job.parameters,
+        "digest": digest_of(job.parameters),
+        "trainable_parameters": count_parameters(trained.path),
+        "task": card.task,
+        "metric": card.metric,
+        "unit": card.unit,
+        "data_state": card.state,
+        "data_digest": card.arrays_digest,
+        "source_digest": source_digest(job.source),
+        "commit": head,
+        "dirty": dirty,
+        "versions": versions(),
+        "machine": machine(str(device)),
+        "threads": torch.get_num_threads(),
+        "kernel_path": trained.path.name,
+        "wall_seconds": round(trained.trainer.seconds(), 3),
+        "peak_memory": peak_memory(device),
+        "notes": trained.state.notes,
+        **more,
+    }
+    write_json(folder / "run.json", record)
+    checkpoint.remove(trained.trainer.checkpoint_path)

@@ -1,0 +1,71 @@
+"""From configuration, variant and data card to a network's structure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from pfrnn.config import Config
+from pfrnn.data.base import PreparedCard
+from pfrnn.functional.types import FilterSwitches, RNNSwitches
+from pfrnn.nn.networks import NetworkSpec
+from pfrnn.variants import Variant
+
+
+def network_spec(
+    config: Config,
+    card: PreparedCard,
+    variant: Variant,
+    hidden: int,
+    particles: int,
+    extra: Mapping[str, npt.NDArray[Any]],
+) -> NetworkSpec:
+    """Derive a network's structure from the configuration and the data set's card."""
+    net = config.network
+    width = {
+        "regression": net.encoder_regression,
+        "classification": net.encoder_classification,
+        "localization": net.encoder_localization,
+    }[card.task]
+    cells: tuple[tuple[int, ...], ...] = ()
+    if "map" in extra:
+        cells = tuple(tuple(int(cell) for cell in row) for row in extra["map"])
+    return NetworkSpec(
+        task=card.task,
+        inputs=card.inputs,
+        vocabulary=card.vocabulary,
+        outputs=len(card.classes) or len(card.target_mean),
+        max_length=card.max_length,
+        encoder=net.embedding if card.vocabulary else width,
+        layers=2 if net.text == "main" else 1,
+        cell=variant.cell,
+        kind=variant.kind,
+        hidden=hidden,
+        particles=particles,
+        filter=filter_switches(config, variant),
+        rnn=RNNSwitches(activation="relu", batch_norm="feature")
+        if variant.batch_norm_relu
+        else RNNSwitches(),
+        bptt=config.training.bptt,
+        keep_particles=variant.elbo_loss and config.loss.beta > 0,
+        map_channels=net.map_channels,
+        map_cells=cells,
+    )
+
+
+def filter_switches(config: Config, variant: Variant) -> FilterSwitches:
+    """Resolve the filter's switches from the fidelity preset and the variant's own changes."""
+    release = config.filter.fidelity == "authors_code"
+    switches = FilterSwitches(
+        resampling=variant.resampling or config.filter.resampling,
+        alpha=config.filter.alpha,
+        noise_scale="softplus" if release else "linear",
+        activation="leaky_relu" if release else "relu",
+        batch_norm="feature",
+        gru_noise="reset" if release else "hidden",
+    )
+    if not variant.batch_norm_relu:
+        switches = switches._replace(activation="tanh", batch_norm="none")
+    return switches

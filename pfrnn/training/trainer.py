@@ -1,0 +1,265 @@
+"""The training loop of a block: epochs, validation, early stopping, divergence, checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from pfrnn.config import Config
+from pfrnn.data.base import PreparedCard, Split
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.metrics import contributions, metrics, score
+from pfrnn.evaluation.selection import better
+from pfrnn.training import checkpoint, members
+from pfrnn.training.batches import DeviceSplit, epoch_batches, gather
+from pfrnn.training.evaluate import Evaluated, evaluate
+from pfrnn.training.interrupt import StoppedError, StopRequest
+from pfrnn.training.members import Member
+from pfrnn.training.optimiser import Hyper
+from pfrnn.training.path import ComputePath
+from pfrnn.training.population import Population, new_population
+from pfrnn.training.progress import Progress
+from pfrnn.training.state import BlockState, MemberProgress
+from pfrnn.training.writers import write_history
+
+log = logging.getLogger(__name__)
+
+
+class Problem(NamedTuple):
+    """What a block trains on; everything but its members.
+
+    Attributes:
+        config: the data set's configuration.
+        card: the data set's card.
+        train: training split on the device.
+        validation: validation split on the device.
+        host_validation: the same on the host, for the metrics.
+        batch_size: sequences a step.
+    """
+
+    config: Config
+    card: PreparedCard
+    train: DeviceSplit
+    validation: DeviceSplit
+    host_validation: Split
+    batch_size: int
+
+
+class BlockTrainer:
+    """Trains the members of one block; state lives in ``self.state``."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        path: ComputePath,
+        block_members: Sequence[Member],
+        folder: Path,
+        identity: str,
+    ) -> None:
+        """Start, or go on from the checkpoint in ``folder``.
+
+        Args:
+            problem: data and settings.
+            path: computes the steps.
+            block_members: the members; ``member.index`` is the position in this sequence.
+            folder: where checkpoint.pt and history.csv go.
+            identity: digest of the block's parameters; a checkpoint of another is refused.
+        """
+        self.problem = problem
+        self.path = path
+        self.members = list(block_members)
+        self.folder = folder
+        self.identity = identity
+        self.device = problem.train.x.device
+        self.state = self._restore() or BlockState(
+            groups=[new_population(path.build, self.members, self.device)],
+            progress=[MemberProgress() for _ in self.members],
+        )
+        self._hyper: Hyper | None = None
+        self._saved = self._clock = time.monotonic()
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Where the state is saved."""
+        return self.folder / "checkpoint.pt"
+
+    def _restore(self) -> BlockState | None:
+        plain = checkpoint.load(self.checkpoint_path)
+        if plain is None:
+            return None
+        if plain["identity"] != self.identity:
+            raise RecordError(
+                f"{self.checkpoint_path}: belongs to parameters {plain['identity']}, expected "
+                f"{self.identity}; remove the file to start anew"
+            )
+        state = BlockState.from_plain(plain, self.device)
+        log.info("going on from %s", self.checkpoint_path)
+        return state
+
+    def save(self) -> None:
+        """Write the checkpoint and the history so far."""
+        checkpoint.save(self.checkpoint_path, self.state.to_plain(self.identity))
+        write_history(self.folder / "history.csv", self.state.history)
+
+    def seconds(self) -> float:
+        """Wall time of the training so far, over all sessions."""
+        return self.state.seconds + time.monotonic() - self._clock
+
+    def live(self) -> list[Member]:
+        """Members of the group in progress."""
+        return [self.members[index] for index in self.state.groups[0].members]
+
+    def run(self) -> BlockState:
+        """Train until every member has stopped.
+
+        Raises:
+            StoppedError: a signal asked to stop; the state is saved.
+        """
+        training = self.problem.config.training
+        steps = math.ceil(self.problem.train.sequences / self.problem.batch_size)
+        done = sum(group.updates for group in self.state.groups[:1])
+        label = "/".join(self.folder.parts[-3:])
+        with StopRequest() as request, Progress(label, steps * training.max_epochs, done) as bar:
+            self._saved = self._clock = time.monotonic()
+            while self.state.groups:
+                try:
+                    self._epoch(request, bar)
+                except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                    self._halve(error)
+        return self.state
+
+    def _halve(self, error: BaseException) -> None:
+        """Go on with half of the population after running out of memory; else raise again."""
+        memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+            "can't allocate memory" in str(error) or "out of memory" in str(error)
+        )
+        count = len(self.state.groups[0].members)
+        if not memory or count < 2:
+            raise error
+        self.state.split()
+        self._hyper = None
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        note = f"out of memory with {count} members side by side; going on with half of them"
+        self.state.notes.append(note)
+        log.warning(note)
+
+    def _epoch(self, request: StopRequest, bar: Progress) -> None:
+        """Do what is left of the first group's epoch, then validate."""
+        group = self.state.groups[0]
+        live = self.live()
+        if self._hyper is None:
+            self._hyper = members.hyper(live, self.device)
+        problem = self.problem
+        batches = epoch_batches(live, group.epoch, problem.train.sequences, problem.batch_size)
+        for index in batches[group.step :]:
+            self.path.train_step(group, live, self._hyper, gather(problem.train, index))
+            bar.step()
+            self._pause(request)
+        self._end_epoch(group, live)
+        if self.state.groups:
+            best = min(one.score for one in self.state.progress)
+            current = self.state.groups[0]
+            bar.note(current.epoch, len(current.members), best)
+        self._pause(request)
+
+    def _pause(self, request: StopRequest) -> None:
+        """Save when it is time to, or when a signal came."""
+        now = time.monotonic()
+        due = now - self._saved >= 60 * self.problem.config.execution.checkpoint_minutes
+        if not due and request.signal is None:
+            return
+        self.state.seconds += now - self._clock
+        self._clock = now
+        self.save()
+        self._saved = time.monotonic()
+        if request.signal is not None:
+            raise StoppedError(request.signal, str(self.checkpoint_path))
+
+    def validate(self, group: Population, live: Sequence[Member]) -> list[Evaluated]:
+        """Evaluate on validation data with the same noise in every epoch."""
+        passes = self.problem.config.training.validation_passes if stochastic(self.path) else 1
+        return [
+            evaluate(self.path, group, live, self.problem.validation, ("validation", number))
+            for number in range(passes)
+        ]
+
+    def _end_epoch(self, group: Population, live: Sequence[Member]) -> None:
+        """Validate, write history rows, remember the best states, retire who has stopped."""
+        passes = self.validate(group, live)
+        loss = np.mean([one.loss for one in passes], axis=0)
+        sums = group.sums.double().cpu().numpy()
+        finite = group.finite.cpu().numpy()
+        steps = group.step
+        seconds = self.seconds()
+        improved, stopped = [], []
+        for place, member in enumerate(live):
+            progress = self.state.progress[member.index]
+            progress.epochs = group.epoch
+            values = self._metrics(passes, place)
+            value = score(self.problem.card.task, values)
+            train_loss = sums[0, place] / sums[1, place]
+            wins = bool(finite[place]) and better(
+                value, float(loss[place]), progress.score, progress.loss
+            )
+            improved.append(wins)
+            if wins:
+                progress.best_epoch = group.epoch
+                progress.score, progress.loss = value, float(loss[place])
+                progress.train_loss, progress.metrics = float(train_loss), values
+            row = {
+                "member": member.index,
+                "epoch": group.epoch,
+                "train_loss": float(train_loss),
+                "val_loss": float(loss[place]),
+                "val_score": value,
+                "gradient_norm": float(sums[2, place]) / steps,
+                "ess": float(np.mean([one.ess[place] for one in passes])),
+                "unique_ancestors": float(np.mean([one.unique[place] for one in passes])),
+                "learning_rate": member.setting.learning_rate,
+                "seconds": round(seconds, 3),
+            }
+            row |= {f"val_{name}": number for name, number in values.items()}
+            self.state.history.append(row)
+            progress.status = self._status(progress, bool(finite[place]))
+            if progress.status != "running":
+                stopped.append(place)
+        group.remember_best(torch.tensor(improved, device=self.device))
+        group.epoch += 1
+        group.start_epoch()
+        if stopped:
+            self.state.retire(stopped)
+            self._hyper = None
+
+    def _metrics(self, passes: Sequence[Evaluated], place: int) -> dict[str, float]:
+        split = self.problem.host_validation
+        tables = [
+            contributions(self.problem.card, one.prediction[place], split.y, split.mask)
+            for one in passes
+        ]
+        if len(tables) == 1:
+            return metrics(tables[0])
+        each = [metrics(table) for table in tables]
+        return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+
+    def _status(self, progress: MemberProgress, finite: bool) -> str:
+        training = self.problem.config.training
+        if not finite:
+            return "diverged"
+        if progress.epochs >= training.max_epochs:
+            return "completed"
+        if progress.epochs - progress.best_epoch >= training.patience:
+            return "early_stopped"
+        return "running"
+
+
+def stochastic(path: ComputePath) -> bool:
+    """Whether two passes with different noise differ."""
+    return path.spec.kind in ("particle", "bayesian")
