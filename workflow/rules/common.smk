@@ -104,7 +104,8 @@ def block_files(selection, *names):
 
 
 def final_files(*names):
-    return [f"{RESULTS}/{cell.final_id}/{name}" for cell in PLAN.cells for name in names]
+    finals = dict.fromkeys(cell.final_id for cell in PLAN.cells)
+    return [f"{RESULTS}/{final}/{name}" for final in finals for name in names]
 
 
 def mlflow_store():
