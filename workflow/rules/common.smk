@@ -85,6 +85,11 @@ def missing_data():
     return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
 
 
+def raw_data(name):
+    """A set's raw files; a simulated set has none."""
+    return [f"data/raw/{name}/fetch.json"] if dataset(name).card.files else []
+
+
 def prepared_card(name):
     return f"data/prepared/{PREPARED[name]}/card.json"
 
