@@ -85,6 +85,11 @@ def missing_data():
     return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
 
 
+def raw_data(name):
+    """A set's raw files; a simulated set has none."""
+    return [f"data/raw/{name}/fetch.json"] if dataset(name).card.files else []
+
+
 def prepared_card(name):
     return f"data/prepared/{PREPARED[name]}/card.json"
 
@@ -104,7 +109,8 @@ def block_files(selection, *names):
 
 
 def final_files(*names):
-    return [f"{RESULTS}/{cell.final_id}/{name}" for cell in PLAN.cells for name in names]
+    finals = dict.fromkeys(cell.final_id for cell in PLAN.cells)
+    return [f"{RESULTS}/{final}/{name}" for final in finals for name in names]
 
 
 def mlflow_store():
