@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from pfrnn.errors import DataError
 
-
 LINE_END = b"\n"
 
 

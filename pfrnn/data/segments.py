@@ -11,6 +11,11 @@ import numpy.typing as npt
 from pfrnn.data.base import SPLITS, Split
 from pfrnn.errors import DataError
 
+LEAKY_NOTE = (
+    "LEAKY ON PURPOSE: overlapping windows of one recording stand in train and in test; the "
+    "accuracy says nothing about a new recording."
+)
+
 
 class Windows(NamedTuple):
     """Windows of one or more recordings; N windows of T steps with D inputs.
@@ -102,9 +107,10 @@ def assign(weights: Mapping[str, int], validation: float, test: float, seed: int
 
 
 def assign_windows(
-    windows: Windows, validation: float, test: float, seed: int
+    groups: Mapping[str, Sequence[Windows]], validation: float, test: float, seed: int
 ) -> dict[str, Windows]:
     """Spread single windows over the splits at random: leaks wherever windows overlap."""
+    windows = join([part for name in sorted(groups) for part in groups[name]])
     order = np.random.default_rng(seed).permutation(len(windows.y))
     counts = [round(len(order) * share) for share in (test, validation)]
     tested, validated, trained = np.split(order, np.cumsum(counts))
@@ -113,6 +119,11 @@ def assign_windows(
         name: Windows(*(field[np.sort(index)] for field in windows))
         for name, index in chosen.items()
     }
+
+
+def sides_of(parts: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    """Turn split -> groups into group -> split."""
+    return {name: split for split, names in parts.items() for name in names}
 
 
 def by_split(

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Arrays, Protocol, Split
+from pfrnn.data.audit import sequence_keys
+from pfrnn.data.base import SPLITS, Arrays, Protocol, Split
+from pfrnn.data.splits import take
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
 
@@ -182,7 +184,9 @@ def text_arrays(
     vocabulary = build_vocabulary(rest, protocol.min_count)
     longest = min(cut, max(len(document.words) for document in (*kept, *test)))
     parts = {"train": rest, "validation": validation, "test": test}
-    splits = {name: encode(documents, vocabulary, longest) for name, documents in parts.items()}
+    encoded = {name: encode(documents, vocabulary, longest) for name, documents in parts.items()}
+    splits = _without_equal(encoded)
+    equal = sum(len(encoded[name].y) - len(splits[name].y) for name in parts)
     return Arrays(
         splits=splits,
         classes=classes,
@@ -191,7 +195,8 @@ def text_arrays(
         notes=(
             f"{dropped} training documents dropped because they equal a test document "
             f"(first {cut} words, punctuation ignored); equal training documents stand on one "
-            "side of the validation split.",
+            f"side of the validation split. {equal} more dropped that equal another side's once "
+            "rare words are unknown.",
             f"Cut after {cut} words: {_share_cut(kept, cut)} of train and validation, "
             f"{_share_cut(test, cut)} of test.",
             f"Words outside the vocabulary: {_share_unknown(splits['train'])} of train's, "
@@ -199,6 +204,16 @@ def text_arrays(
             "The control tfidf_linear_svc reads whole documents, of train and validation together.",
         ),
     )
+
+
+def _without_equal(splits: Mapping[str, Split]) -> dict[str, Split]:
+    """Drop sequences of validation that stand in test, and of train that stand in either."""
+    result = {"test": splits["test"]}
+    for name in ("validation", "train"):
+        seen = {key for split in result.values() for key in sequence_keys(split)}
+        keys = sequence_keys(splits[name])
+        result[name] = take(splits[name], [i for i, key in enumerate(keys) if key not in seen])
+    return {name: result[name] for name in SPLITS}
 
 
 def _share_cut(documents: Sequence[Document], limit: int) -> str:

@@ -12,10 +12,18 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.data.classifiers import sensor_controls
-from pfrnn.data.segments import Windows, assign_windows, by_split, cut_windows, join, scaled_splits
-from pfrnn.data.splits import by_group
 from pfrnn.data.bulk import Layout, read_bulk
+from pfrnn.data.classifiers import sensor_controls
+from pfrnn.data.segments import (
+    LEAKY_NOTE,
+    Windows,
+    assign_windows,
+    by_split,
+    cut_windows,
+    scaled_splits,
+    sides_of,
+)
+from pfrnn.data.splits import by_group
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
 
@@ -215,13 +223,11 @@ def _divide(
     draw = derive_seed(seed, "lpa", protocol.split)
     shares = (protocol.validation, protocol.test)
     if protocol.split == "random_windows":
-        return assign_windows(
-            join([part for name in windows for part in windows[name]]), *shares, draw
-        )
+        return assign_windows(windows, *shares, draw)
     # A person's letter is its class here: each person gives its share of sequences.
     persons = {name: ord(name[0]) for name in windows}
     if protocol.split == "sequence":
-        return by_split(windows, _sides(by_group(persons, *shares, draw)))
+        return by_split(windows, sides_of(by_group(persons, *shares, draw)))
     order = np.random.default_rng(draw).permutation(sorted(set(persons.values())))
     tested = max(1, round(protocol.test * len(order)))
     validated = round(protocol.validation * len(order)) if len(order) > 2 else 0
@@ -232,25 +238,19 @@ def _divide(
     if not validated:
         # Two persons only (an excerpt): validate on sequences of the training persons.
         rest = {name: person for name, person in persons.items() if result[name] == "train"}
-        result |= _sides(by_group(rest, protocol.validation, 0.0, draw))
+        result |= sides_of(by_group(rest, protocol.validation, 0.0, draw))
     return by_split(windows, result)
-
-
-def _sides(parts: Mapping[str, list[Any]]) -> dict[str, str]:
-    return {name: split for split, names in parts.items() for name in names}
 
 
 def _notes(windows: Mapping[str, list[Windows]], protocol: LPAProtocol) -> tuple[str, ...]:
     persons = len({name[0] for name in windows})
     notes = [
         f"{len(windows)} sequences of {persons} persons; windows of "
-        f"{protocol.window * protocol.period:g} s, one every {protocol.stride * protocol.period:g} s."
+        f"{protocol.window * protocol.period:g} s, one every "
+        f"{protocol.stride * protocol.period:g} s."
     ]
     if protocol.leaky:
-        notes.append(
-            "LEAKY ON PURPOSE: overlapping windows of one sequence stand in train and in test; "
-            "the accuracy says nothing about a new recording."
-        )
+        notes.append(LEAKY_NOTE)
     return tuple(notes)
 
 

@@ -81,7 +81,7 @@ CARD = Card(
     target="polarity of the sentence",
     unit="%",
     metric="accuracy",
-    tables=("TABLE",),
+    tables=("db956bd0b3373871c9c2913d95bca8d34c211affe57de5cf63e84ffdf0ccda08",),
 )
 
 

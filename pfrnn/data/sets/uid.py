@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import SPLITS, Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.data.classifiers import sensor_controls
-from pfrnn.data.segments import Windows, by_split, cut_windows, scaled_splits
-from pfrnn.data.splits import by_group
+from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
 from pfrnn.data.bulk import Layout, read_bulk
+from pfrnn.data.classifiers import sensor_controls
+from pfrnn.data.segments import (
+    LEAKY_NOTE,
+    Windows,
+    assign_windows,
+    by_split,
+    cut_windows,
+    scaled_splits,
+    sides_of,
+)
+from pfrnn.data.splits import by_group
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
 
@@ -79,7 +87,7 @@ CARD = Card(
     target="the person who walks, one of 22",
     unit="%",
     metric="accuracy",
-    tables=("TABLE",),
+    tables=("d49c0e87063ab3cd34d89a68d539e2d6f0486dc583a360ba495c2d6ec59632a6",),
 )
 
 
@@ -90,8 +98,16 @@ class UIDProtocol(Protocol):
     stride: int = Field(32, ge=1, description="Readings between the starts of windows.")
     max_gap: float = Field(0.5, gt=0, description="Seconds; no window spans a longer gap.")
     blocks: int = Field(5, ge=3, description="Contiguous blocks of each person's readings.")
+    split: Literal["blocks", "random_windows"] = Field(
+        "blocks", description="Whole blocks on one side, or (leaky!) single windows."
+    )
     validation: float = Field(0.2, gt=0, lt=0.5, description="Share of a person's blocks.")
     test: float = Field(0.2, gt=0, lt=0.5, description="Share of a person's blocks.")
+
+    @property
+    def leaky(self) -> bool:
+        """True for the split that puts overlapping windows on several sides on purpose."""
+        return self.split == "random_windows"
 
 
 class Recording(NamedTuple):
@@ -133,8 +149,9 @@ def without_repeats(table: Mapping[str, npt.NDArray[Any]], user: int, where: Pat
     if len(swapped):
         line = int(kept[swapped[0] + 1]) + 1
         raise DataError(
-            f"{where}: data row {line}, column 1 (time): expected a time after {time[swapped[0]]:g} "
-            f"s, got {time[swapped[0] + 1]:g} s; rows are out of order, fetch the file again"
+            f"{where}: data row {line}, column 1 (time): expected a time after "
+            f"{time[swapped[0]]:g} s, got {time[swapped[0] + 1]:g} s; rows are out of "
+            "order, fetch the file again"
         )
     return Recording(time, columns[kept, 1:], rows[kept])
 
@@ -175,9 +192,12 @@ def prepare(folder: Path, protocol: UIDProtocol, seed: int) -> Arrays:
         for block, parts in enumerate(cut_blocks(recording, number, protocol)):
             windows[f"{user}/{block}"] = parts
             labels[f"{user}/{block}"] = number
-    parts = by_group(labels, protocol.validation, protocol.test, derive_seed(seed, "uid", "split"))
-    sides = {name: split for split in SPLITS for name in parts[split]}
-    splits = scaled_splits(by_split(windows, sides))
+    shares, draw = (protocol.validation, protocol.test), derive_seed(seed, "uid", "split")
+    if protocol.leaky:
+        divided = assign_windows(windows, *shares, draw)
+    else:
+        divided = by_split(windows, sides_of(by_group(labels, *shares, draw)))
+    splits = scaled_splits(divided)
     return Arrays(
         splits=splits,
         classes=USERS,
@@ -187,6 +207,7 @@ def prepare(folder: Path, protocol: UIDProtocol, seed: int) -> Arrays:
             f"{repeats} readings dropped that are written more than once (17.csv, 18.csv).",
             f"Each person's readings are cut into {protocol.blocks} contiguous blocks; a block "
             "stands on one side, and windows are cut inside a block.",
+            *((LEAKY_NOTE,) if protocol.leaky else ()),
         ),
     )
 
