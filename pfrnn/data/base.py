@@ -164,9 +164,10 @@ class Dataset(NamedTuple):
         protocol: the pydantic model of its protocol.
         prepare: (folder with the raw files, protocol, seed) -> Arrays. Pure: the same files,
             protocol and seed give the same bytes. The folder is ``data/raw/<set>``.
-        read: folder with the raw files -> the parsed table, column by column; its digest decides
-            where a file's bytes are unknown (``Card.tables``). Raises DataError where the files
-            are not in the publisher's format.
+        read: folder with the raw files -> the parsed table, column by column, an entry a source
+            row; its digest decides where a file's bytes are unknown (``Card.tables``), its
+            longest column gives the row count. Raises DataError where the files are not in the
+            publisher's format.
     """
 
     card: Card

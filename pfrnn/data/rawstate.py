@@ -1,0 +1,148 @@
+"""What lies in a data set's raw folder: whole, excerpt, unverified, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pfrnn.data.base import Card, Dataset, State
+from pfrnn.data.digests import arrays_digest, file_digests, is_accepted
+from pfrnn.errors import DataError, MissingDataError
+from pfrnn.files import read_json
+
+RECORD = "fetch.json"
+PARTIAL = "PARTIAL.md"
+
+
+class RawState(NamedTuple):
+    """The verdict on a raw folder.
+
+    Attributes:
+        state: whole, excerpt, unverified or simulated.
+        note: the sentence that belongs to the state; empty for a whole set known by its bytes.
+        sha256: digest of each raw file that is there.
+    """
+
+    state: State
+    note: str
+    sha256: dict[str, str]
+
+
+def inspect_raw(
+    dataset: Dataset,
+    folder: Path,
+    allow_unverified: bool = False,
+    trusted: Mapping[str, str] | None = None,
+) -> RawState:
+    """Check the raw files of a data set by content and say what they are.
+
+    Args:
+        dataset: the data set.
+        folder: ``data/raw/<set>``.
+        allow_unverified: accept files that nothing vouches for, and say so in the state.
+        trusted: file name -> sha256 of files known to be the publisher's for another reason
+            (out of an archive with a known digest); default: what the folder's record says.
+
+    Raises:
+        MissingDataError: a raw file is not there.
+        DataError: a file is not the publisher's and nobody allowed it.
+    """
+    card = dataset.card
+    if not card.files:
+        return RawState("simulated", "", {})
+    _require_files(card, folder)
+    record = read_record(folder)
+    trusted = trusted if trusted is not None else record.get("trusted", {})
+    present = [file for file in card.files if (folder / file.name).is_file()]
+    sha256 = {file.name: file_digests(folder / file.name)["sha256"] for file in present}
+    unknown = [
+        file.name
+        for file in present
+        if trusted.get(file.name) != sha256[file.name]
+        and sha256[file.name] not in file.sha256
+        and not is_accepted(folder / file.name, file.sha256)
+    ]
+    if not unknown:
+        return RawState("whole", "", sha256)
+    partial = folder / PARTIAL
+    if partial.is_file():
+        note = " ".join(partial.read_text(encoding="utf-8").split())
+        return RawState("excerpt", note, sha256)
+    reason = _differs_in_content(dataset, folder)
+    if not reason:
+        listed = ", ".join(unknown)
+        note = f"The bytes of {listed} differ from the publisher's, the parsed table does not."
+        return RawState("whole", note, sha256)
+    allowed = record.get("unverified", {})
+    if allow_unverified or all(allowed.get(name) == sha256[name] for name in unknown):
+        note = f"Used on the user's word, not known to be the publisher's: {', '.join(unknown)}."
+        return RawState("unverified", note, sha256)
+    raise DataError(_refusal(card, folder, unknown, sha256, reason))
+
+
+def missing_files(card: Card, folder: Path) -> tuple[str, ...]:
+    """Names of the raw files that are not in the folder (optional ones don't count)."""
+    return tuple(
+        file.name for file in card.files if not file.optional and not (folder / file.name).is_file()
+    )
+
+
+def read_record(folder: Path) -> dict[str, dict[str, str]]:
+    """Read the record that ``pfrnn fetch`` left in the folder; empty when there is none."""
+    try:
+        record = read_json(folder / RECORD)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise DataError(f"{folder / RECORD}: not JSON ({error}); delete it") from error
+    return dict(record)
+
+
+def cures(card: Card, folder: Path) -> str:
+    """Say the two ways to add a data set's files."""
+    names = [file.name for file in card.files if not file.optional]
+    listed = ", ".join(names[:3]) + (f", … ({len(names)} files)" if len(names) > 3 else "")
+    return (
+        f"either set PFRNN_DATA_MIRROR to a folder or base URL that holds {card.name}/, "
+        f"or put the publisher's files ({listed}) into {folder}/"
+    )
+
+
+def _require_files(card: Card, folder: Path) -> None:
+    missing = missing_files(card, folder)
+    if missing:
+        listed = ", ".join(missing[:3]) + (" …" if len(missing) > 3 else "")
+        total = sum(not file.optional for file in card.files)
+        raise MissingDataError(
+            f"{card.name}: {len(missing)} of {total} raw files missing in {folder} ({listed}); "
+            f"run `pfrnn fetch {card.name}`, {cures(card, folder)}"
+        )
+
+
+def _differs_in_content(dataset: Dataset, folder: Path) -> str:
+    """Return "" when the parsed table is a known one, else why it is not."""
+    if dataset.read is None or not dataset.card.tables:
+        return "the set has no table digest that could decide"
+    try:
+        digest = arrays_digest(dataset.read(folder))
+    except DataError as error:
+        return f"reading it says: {error}"
+    if digest in dataset.card.tables:
+        return ""
+    return f"it reads well, but its content is another (table digest {digest})"
+
+
+def _refusal(
+    card: Card, folder: Path, unknown: list[str], sha256: Mapping[str, str], reason: str
+) -> str:
+    name = unknown[0]
+    accepted = next(file.sha256 for file in card.files if file.name == name)
+    expected = " or ".join(accepted) or "(none known)"
+    more = f" (and {len(unknown) - 1} more files)" if len(unknown) > 1 else ""
+    return (
+        f"{folder / name}{more}: not the publisher's file: sha256 {sha256[name]}, expected "
+        f"{expected}; {reason}. Delete it and run `pfrnn fetch {card.name}`; or, if you know "
+        f"better, `pfrnn fetch {card.name} --allow-unverified {card.name}` (its results are "
+        "then marked unverified)"
+    )

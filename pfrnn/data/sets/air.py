@@ -1,0 +1,108 @@
+"""AIR: one year of hourly air quality in an Italian city; benzene one hour ahead."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
+from pfrnn.data.forecast import Series, calendar, forecast_arrays
+from pfrnn.data.tables import TextTable, check_steps, read_table, to_numbers
+from pfrnn.errors import DataError
+
+FILE = "AirQualityUCI.csv"
+TARGET = "C6H6(GT)"
+MISSING = ("-200", "-200,0")
+MEASURED = (
+    "CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)", "PT08.S3(NOx)",
+    "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH",
+)  # fmt: skip
+HEADER = ("Date", "Time", *MEASURED, "", "")
+
+CARD = Card(
+    name="air",
+    title="AIR",
+    task="regression",
+    origin="UCI Machine Learning Repository 360, Air Quality; S. De Vito, ENEA",
+    citation="De Vito et al. (2008), On field calibration of an electronic nose for benzene "
+    "estimation in an urban pollution monitoring scenario, Sensors and Actuators B 129",
+    licence="CC BY 4.0 at UCI; its text also asks for research use",
+    redistributable=True,
+    files=(RawFile(FILE, ("13277ae5d8581e80b7be09d47c7d3d06fe9b8e957078f2cf6e859f955e62f996",)),),
+    addresses=(
+        Address("https://archive.ics.uci.edu/static/public/360/air+quality.zip", {FILE: FILE}),
+    ),
+    rows=9357,
+    target="benzene C6H6(GT), one hour ahead",
+    unit="ug/m3",
+    metric="mse",
+    tables=("a8bfb20263d7b8d85f0995416c02e86087b49f063908fb4cdbd965f645dbdedc",),
+)
+
+
+class AirProtocol(Protocol):
+    """How AIR becomes sequences; docs/protocols.md names the source of each choice."""
+
+    window: int = Field(default=48, ge=2, description="Steps (hours) of a sequence.")
+    stride: int = Field(default=12, ge=1, description="Hours between training sequences' starts.")
+    validation: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, by time.")
+    test: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, the last ones.")
+    calendar: bool = Field(default=True, description="Hour and weekday among the inputs.")
+
+
+def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
+    """Parse the publisher's csv: ``;`` between cells, decimal commas, -200 for missing (NaN)."""
+    table = read_table(folder / FILE, HEADER, ";")
+    columns: dict[str, npt.NDArray[Any]] = {"hour": _hours(table)}
+    for name in MEASURED:
+        columns[name] = to_numbers(table, name, decimal=",", missing=MISSING)
+    return columns
+
+
+def _hours(table: TextTable) -> npt.NDArray[np.int64]:
+    """Hours since 1970-01-01 of each row; consecutive, or it is an error."""
+    hours = np.empty(len(table.lines), dtype=np.int64)
+    cells = zip(table.columns["Date"], table.columns["Time"], strict=True)
+    for i, (date, time) in enumerate(cells):
+        try:
+            moment = dt.datetime.strptime(f"{date} {time} +0000", "%d/%m/%Y %H.%M.%S %z")
+        except ValueError as error:
+            raise DataError(
+                f"{table.path}: line {table.lines[i]}, columns 'Date' and 'Time': expected "
+                f"dd/mm/yyyy and HH.MM.SS, got {date!r} and {time!r}; get the publisher's file"
+            ) from error
+        hours[i] = int(moment.timestamp()) // 3600
+    check_steps(table, hours, 1, "hours")
+    return hours
+
+
+def prepare(folder: Path, protocol: AirProtocol, seed: int) -> Arrays:
+    """Cut one-hour-ahead sequences of benzene.
+
+    C6H6 is nearly a function of the same hour's sensors, so the inputs of step t end at hour t
+    and the target is hour t + 1. NMHC(GT) is dropped: 90 % of it is missing.
+    """
+    columns = read(folder)
+    names = [name for name in MEASURED if name != "NMHC(GT)"]
+    values = np.stack([columns[name] for name in names], axis=1)
+    known = calendar(columns["hour"], 24) if protocol.calendar else {}
+    series = Series(names, values, names.index(TARGET), known)
+    arrays = forecast_arrays(
+        series,
+        window=protocol.window,
+        stride=protocol.stride,
+        validation=protocol.validation,
+        test=protocol.test,
+        season=24,
+        lags=24,
+    )
+    return arrays._replace(notes=("NMHC(GT) dropped: missing in 90 % of rows.", *arrays.notes))
+
+
+DATASET = Dataset(CARD, AirProtocol, prepare, read)
