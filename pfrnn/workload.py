@@ -79,7 +79,8 @@ def training_sequences(plan: Plan, prepared: Path | str = "data/prepared") -> di
         if card.is_file():
             counts[name] = int(read_json(card)["sequences"]["train"])
         else:
-            counts[name] = protocol.max_train or dataset(name).card.rows or 10_000
+            stated = getattr(protocol, "train", None) or dataset(name).card.rows
+            counts[name] = protocol.max_train or stated or 10_000
     return counts
 
 
