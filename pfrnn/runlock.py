@@ -59,8 +59,8 @@ def unlock(folder: Path | str = ".") -> list[Path]:
     handle = hold(folder)
     if handle is None:
         raise PfrnnError(
-            f"a run is alive in {Path(folder).resolve()} (process {holder(folder)}); wait for it or "
-            "end it first; nothing was removed"
+            f"a run is alive in {Path(folder).resolve()} (process {holder(folder)}); "
+            "wait for it or end it first; nothing was removed"
         )
     try:
         found = stale_locks(folder)
