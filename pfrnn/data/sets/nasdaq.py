@@ -41,7 +41,13 @@ CARD = Card(
     "series prediction, IJCAI",
     licence="none stated",
     redistributable=False,
-    files=(RawFile(FILE, ("git:40ed88ef1d2b30d6b4bef6d2b6f248bb5fbba01f",)),),
+    files=(
+        RawFile(
+            FILE,
+            ("git:40ed88ef1d2b30d6b4bef6d2b6f248bb5fbba01f",),
+            excerpts=("be4d1e3b4dd441efc1cc49b9fcf2f7714d78a0faabb22d28507ccc4d2ffa1dd0",),
+        ),
+    ),
     addresses=(
         Address(
             "https://cseweb.ucsd.edu/~yaq007/nasdaq100.zip",
