@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from pfrnn.errors import DataError
 
 LINE_END = b"\n"
+BLANK_LINE = re.compile(rb"^[ \t\r]+\n", re.MULTILINE)
 # Longer cells are cut; no name in these tables has more than 38 letters.
 MAX_TEXT = 48
 
@@ -87,9 +89,11 @@ def read_bulk(path: Path, layout: Layout) -> dict[str, npt.NDArray[Any]]:
     kinds = {"number": "f8", "text": f"U{MAX_TEXT}"}
     record = np.dtype([(name, kinds[kind]) for name, kind in layout.columns.items()])
     skipped = _lines_to_header(raw) if layout.header else 0
+    # NumPy skips empty lines, but takes a line of blanks for a cell where commas separate.
+    text = raw if layout.separator is None else BLANK_LINE.sub(b"", raw)
     try:
         rows = np.loadtxt(
-            io.BytesIO(raw), dtype=record, comments=None, delimiter=layout.separator,
+            io.BytesIO(text), dtype=record, comments=None, delimiter=layout.separator,
             skiprows=skipped, encoding="ascii", ndmin=1,
         )  # fmt: skip
     except ValueError as error:

@@ -23,13 +23,16 @@ def write(name, folder):
 
 def main_file(name, folder):
     """The file that damage is done to."""
-    return folder / {
-        "lpa": "ConfLongDemo_JSI.txt",
-        "gas": "HT_Sensor_dataset.dat",
-        "uid": "7.csv",
-        "mr": "textgcn_split/text_train.txt",
-        "r52": "r52-train-all-terms.txt",
-    }[name]
+    return (
+        folder
+        / {
+            "lpa": "ConfLongDemo_JSI.txt",
+            "gas": "HT_Sensor_dataset.dat",
+            "uid": "7.csv",
+            "mr": "textgcn_split/text_train.txt",
+            "r52": "r52-train-all-terms.txt",
+        }[name]
+    )
 
 
 def lpa(folder, persons="AB", sequences=5, readings=450):
@@ -75,9 +78,7 @@ def uid_lines(user, readings=500, start=0.0):
     random = np.random.default_rng(100 + user)
     time = start + np.cumsum(random.uniform(0.028, 0.034, readings))
     values = random.normal(size=(readings, 3)) + user / 4
-    return [
-        f"{t:.5g},{x:.5g},{y:.5g},{z:.5g}\n" for t, (x, y, z) in zip(time, values, strict=True)
-    ]
+    return [f"{t:.5g},{x:.5g},{y:.5g},{z:.5g}\n" for t, (x, y, z) in zip(time, values, strict=True)]
 
 
 def uid(folder):
