@@ -37,7 +37,7 @@ $(READY): requirements.in constraints.txt pyproject.toml workflow/scripts/instal
 reproduce: $(READY)
 	$(BIN)/python -m pfrnn fetch --tier quick $(if $(STRICT),,--allow-missing)
 	$(BIN)/snakemake --workflow-profile workflow/profiles/quick --cores $(CORES) \
-		--config tier=quick strict=$(if $(STRICT),true,false)
+		--config tier=quick $(if $(STRICT),strict=true,fetched=true)
 	@echo "report: $(CURDIR)/results/quick/report/index.html"
 
 test: lint

@@ -43,14 +43,16 @@ def workload(plan: Plan, sequences: Mapping[str, int]) -> Workload:
         epochs = plan.config.for_dataset(block.dataset).training.max_epochs
         steps += epochs * _batches(sequences[block.dataset], block.batch_size)
         runs += len(block.settings)
-    for cell in plan.cells:
+    # Cells that train the same thing share their final.
+    finals = {cell.final_id: cell for cell in plan.cells}
+    for cell in finals.values():
         config = plan.config.for_dataset(cell.dataset)
         # The batch size is selected later; the smallest gives the largest number of steps.
         smallest = min(config.grid.batch_size)
         steps += config.training.max_epochs * _batches(sequences[cell.dataset], smallest)
         runs += _final_runs(plan, cell)
     hours = steps / plan.config.execution.steps_per_second / 3600
-    return Workload(len(plan.blocks), len(plan.cells), runs, steps, hours)
+    return Workload(len(plan.blocks), len(finals), runs, steps, hours)
 
 
 def _batches(sequences: int, batch_size: int) -> int:
@@ -77,7 +79,8 @@ def training_sequences(plan: Plan, prepared: Path | str = "data/prepared") -> di
         if card.is_file():
             counts[name] = int(read_json(card)["sequences"]["train"])
         else:
-            counts[name] = protocol.max_train or dataset(name).card.rows or 10_000
+            stated = getattr(protocol, "train", None) or dataset(name).card.rows
+            counts[name] = protocol.max_train or stated or 10_000
     return counts
 
 

@@ -24,8 +24,10 @@ ALLOWED = {
     "evaluation": {"data", "plan"},
     "plan": {"data"},
     "workload": {"data", "plan"},
+    "progress": {"plan"},
+    "devices": set(),
     "schema": {"data"},
-    "training": {"functional", "kernels", "nn", "data", "maze", "evaluation", "plan"},
+    "training": {"functional", "kernels", "nn", "data", "maze", "evaluation", "plan", "devices"},
     "tracking": set(),
     "reporting": {"data", "maze", "evaluation", "plan"},
     "cli": None,  # the command line may call everything

@@ -9,7 +9,7 @@ import pytest
 
 import pfrnn.plan
 import pfrnn.workload
-from pfrnn.config import load_config
+from pfrnn.config import load_config, merge
 from pfrnn.data.base import Card, Dataset, Protocol
 from pfrnn.errors import ConfigError
 from pfrnn.plan import Plan, make_plan
@@ -47,15 +47,14 @@ def _sets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PAPER = {
     "study": {"datasets": SETS, "variants": list(VARIANTS), "size_rules": ["fixed", "best"]},
-    "datasets": {},
-    "overrides": {},
 }
 
 
 def plan_of(overrides: dict[str, Any], tier: str = "paper") -> Plan:
-    from pfrnn.config import merge
-
-    return make_plan(load_config(ROOT / "params.yaml", tier, merge(PAPER, overrides)))
+    config = load_config(ROOT / "params.yaml", tier, merge(PAPER, overrides))
+    # The invented sets have protocols of their own.
+    own = {"datasets": overrides.get("datasets", {}), "overrides": overrides.get("overrides", {})}
+    return make_plan(config.model_copy(update=own))
 
 
 def ids(plan: Plan) -> set[str]:

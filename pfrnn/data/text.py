@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Protocol, Split
+from pfrnn.data.audit import sequence_keys
+from pfrnn.data.base import SPLITS, Arrays, Protocol, Split
+from pfrnn.data.splits import take
 from pfrnn.errors import DataError
+from pfrnn.seeding import derive_seed
 
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
 
@@ -49,9 +52,10 @@ def read_lines(path: Path) -> list[bytes]:
     if not raw.strip():
         raise DataError(f"{path}: the file is empty; delete it and fetch it again")
     head = raw[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if head.startswith((b"<!doctype", b"<html", b"<?xml")):
+    if head.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
         raise DataError(
-            f"{path}: an HTML page, not the data (a server's error page?); delete it and fetch again"
+            f"{path}: line 1: expected data, got an HTML page (a server's error page?); delete it "
+            "and fetch it again"
         )
     if b"\x00" in raw or raw.startswith(b"\xef\xbb\xbf"):
         raise DataError(
@@ -149,6 +153,76 @@ def encode(documents: Sequence[Document], vocabulary: Mapping[str, int], steps: 
     mask = np.arange(steps) == length[:, None] - 1
     y = np.array([document.label for document in documents], dtype=np.int64)
     return Split(x=x, length=length, y=y, mask=mask, rows=rows)
+
+
+def text_arrays(
+    train: Sequence[Document],
+    test: Sequence[Document],
+    classes: tuple[str, ...],
+    protocol: TextProtocol,
+    seed: int,
+) -> Arrays:
+    """Make the arrays of a published split: drop leaks, take a validation part, number the words.
+
+    Args:
+        train: the published training documents; row numbers are unique over train and test.
+        test: the published test documents; they stay as they are.
+        classes: class names in label order.
+        protocol: shares, vocabulary and length.
+        seed: of the validation part.
+    """
+    cut = protocol.max_length
+    kept, dropped = drop_equal(train, test, cut)
+    rest, validation = split_validation(
+        kept, protocol.validation, cut, derive_seed(seed, "validation")
+    )
+    if not rest or not validation or not test:
+        raise DataError(
+            f"{len(train)} training and {len(test)} test documents are too few for a validation "
+            f"part of {protocol.validation:g}; fetch the whole files"
+        )
+    vocabulary = build_vocabulary(rest, protocol.min_count)
+    longest = min(cut, max(len(document.words) for document in (*kept, *test)))
+    parts = {"train": rest, "validation": validation, "test": test}
+    encoded = {name: encode(documents, vocabulary, longest) for name, documents in parts.items()}
+    splits = _without_equal(encoded)
+    equal = sum(len(encoded[name].y) - len(splits[name].y) for name in parts)
+    return Arrays(
+        splits=splits,
+        classes=classes,
+        vocabulary=FIRST_WORD + len(vocabulary),
+        predictions=text_controls(kept, test),
+        notes=(
+            f"{dropped} training documents dropped because they equal a test document "
+            f"(first {cut} words, punctuation ignored); equal training documents stand on one "
+            f"side of the validation split. {equal} more dropped that equal another side's once "
+            "rare words are unknown.",
+            f"Cut after {cut} words: {_share_cut(kept, cut)} of train and validation, "
+            f"{_share_cut(test, cut)} of test.",
+            f"Words outside the vocabulary: {_share_unknown(splits['train'])} of train's, "
+            f"{_share_unknown(splits['test'])} of test's.",
+            "The control tfidf_linear_svc reads whole documents, of train and validation together.",
+        ),
+    )
+
+
+def _without_equal(splits: Mapping[str, Split]) -> dict[str, Split]:
+    """Drop sequences of validation that stand in test, and of train that stand in either."""
+    result = {"test": splits["test"]}
+    for name in ("validation", "train"):
+        seen = {key for split in result.values() for key in sequence_keys(split)}
+        keys = sequence_keys(splits[name])
+        result[name] = take(splits[name], [i for i, key in enumerate(keys) if key not in seen])
+    return {name: result[name] for name in SPLITS}
+
+
+def _share_cut(documents: Sequence[Document], limit: int) -> str:
+    count = sum(len(document.words) > limit for document in documents)
+    return f"{100 * count / len(documents):.1f} %"
+
+
+def _share_unknown(split: Split) -> str:
+    return f"{100 * np.mean(split.x[split.rows >= 0] == UNKNOWN):.1f} %"
 
 
 def text_controls(

@@ -23,6 +23,8 @@ FREE, OBSTACLE, LANDMARK = 0, 1, 2
 # so their digests stand here, and loading checks them.
 MAPS = {
     "maze10": "ab2e07591155c1a9c14e607685353042566d755fc43a3e738b5ff4e57891d1a7",
+    "maze18": "1e4869eec13377a49fe0c6caf490f669446ed3980c1253b9f0ec983c7fc2daea",
+    "maze27": "1ee5809c4b0128fe0befd74b6dcd64c7b12bc6105864b2d14b862c9021fa5ec0",
 }
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -10,7 +10,7 @@ from pfrnn.errors import ConfigError
 from pfrnn.maze.maps import load_maze
 
 SMALL = {"train": 30, "validation": 10, "test": 20, "steps": 12}
-MAZES = ["maze10"]
+MAZES = ["maze10", "maze18", "maze27"]
 
 
 def prepare(name="maze10", seed=1, **changes):

@@ -30,8 +30,13 @@ wildcard_constraints:
 
 
 def overrides():
-    """The part of `config` that changes parameters: all but the workflow's own two keys."""
-    return {key: value for key, value in config.items() if key not in ("tier", "strict")}
+    """The part of `config` that changes parameters: all but the workflow's own keys."""
+    return {key: value for key, value in config.items() if key not in ("tier", "strict", "fetched")}
+
+
+def asked(key):
+    """Whether a switch stands on the command line, e.g. --config strict=true."""
+    return str(config.get(key, "")).lower() in ("true", "1", "yes")
 
 
 def parameters():
@@ -50,8 +55,7 @@ def parameters():
 
 def strict():
     """Whether a data set that can't be had is an error."""
-    asked = str(config.get("strict", "")).lower() in ("true", "1", "yes")
-    return asked or CONFIG.execution.on_missing == "error"
+    return asked("strict") or CONFIG.execution.on_missing == "error"
 
 
 def unavailable():
@@ -62,8 +66,15 @@ def unavailable():
     """
     if not workflow.is_main_process:
         return {}
-    found = {name: availability(name, Path("data/raw")) for name in CONFIG.study.datasets}
-    return {name: state.reason for name, state in found.items() if not state.available}
+    reasons = {}
+    for name in CONFIG.study.datasets:
+        state = availability(name, "data/raw")
+        if not state.available:
+            reasons[name] = state.reason
+        elif state.where == "address" and asked("fetched"):
+            # The host answers, but `pfrnn fetch` has just failed there.
+            reasons[name] = f"fetching it {state.reason} failed; see `pfrnn fetch {name}`"
+    return reasons
 
 
 def plan():
@@ -85,6 +96,11 @@ def missing_data():
     return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
 
 
+def raw_data(name):
+    """A set's raw files; a simulated set has none."""
+    return [f"data/raw/{name}/fetch.json"] if dataset(name).card.files else []
+
+
 def prepared_card(name):
     return f"data/prepared/{PREPARED[name]}/card.json"
 
@@ -104,7 +120,8 @@ def block_files(selection, *names):
 
 
 def final_files(*names):
-    return [f"{RESULTS}/{cell.final_id}/{name}" for cell in PLAN.cells for name in names]
+    finals = dict.fromkeys(cell.final_id for cell in PLAN.cells)
+    return [f"{RESULTS}/{final}/{name}" for final in finals for name in names]
 
 
 def mlflow_store():

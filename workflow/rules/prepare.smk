@@ -3,7 +3,7 @@
 
 rule prepare:
     input:
-        "data/raw/{dataset}/fetch.json",
+        lambda wildcards: raw_data(wildcards.dataset),
     output:
         card="data/prepared/{dataset}-{protocol}/card.json",
         arrays="data/prepared/{dataset}-{protocol}/arrays.npz",

@@ -1,0 +1,90 @@
+"""``pfrnn report``: tables, figures and one page from a tier's results."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pfrnn.errors import ConfigError
+
+EXAMPLE = "Example: pfrnn report --tier quick --results results/quick --out results/quick/report"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "report",
+        help="write tables, figures and index.html",
+        description="Write the report of a tier's results; what didn't run is said, not left out.",
+        epilog=EXAMPLE,
+    )
+    parser.add_argument("--tier", help="tier of the results (default: the one in params.yaml)")
+    parser.add_argument(
+        "--params", default="params.yaml", help="params.yaml, or params.yaml,OVERRIDES.yaml"
+    )
+    parser.add_argument("--results", type=Path, help="default: results/<tier>")
+    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
+    parser.add_argument("--out", type=Path, help="default: <results>/report")
+    parser.add_argument(
+        "--missing",
+        action="append",
+        default=[],
+        metavar="SET=REASON",
+        help="a data set that could not be had, and why; may be given several times",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the report and print where it is."""
+    from pfrnn.reporting.report import write_report
+
+    study = study_of(arguments.params, arguments.tier, missing_sets(arguments.missing))
+    results = arguments.results or Path("results") / study.tier
+    page = write_report(results, arguments.prepared, study, arguments.out or results / "report")
+    print(f"report: {page}")
+    for name, reason in sorted(study.missing.items()):
+        print(f"missing: {name}: {reason}")
+    return 0
+
+
+def missing_sets(options: list[str]) -> dict[str, str]:
+    """Parse ``SET=REASON`` options.
+
+    Raises:
+        ConfigError: an option has no equals sign.
+    """
+    found = {}
+    for option in options:
+        name, equals, reason = option.partition("=")
+        if not (equals and name and reason):
+            raise ConfigError(f"--missing: expected SET=REASON, got {option!r}")
+        found[name] = reason
+    return found
+
+
+def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: ignore[no-untyped-def]
+    """Return what a tier set out to run, with its missing sets."""
+    import yaml
+
+    from pfrnn.config import load_config
+    from pfrnn.data.registry import dataset, dataset_names
+    from pfrnn.reporting.evidence import Study
+
+    base, _, overlay = params.partition(",")
+    overrides = yaml.safe_load(Path(overlay).read_text(encoding="utf-8")) if overlay else None
+    config = load_config(base, tier, overrides)
+    known = dataset_names()
+    return Study(
+        tier=config.tier,
+        datasets=config.study.datasets,
+        variants=config.study.variants,
+        size_rules=config.study.size_rules,
+        confidence=config.evaluation.confidence,
+        missing=missing,
+        missing_files={
+            name: [file.name for file in dataset(name).card.files]
+            for name in missing
+            if name in known
+        },
+    )

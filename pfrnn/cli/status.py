@@ -1,0 +1,52 @@
+"""``pfrnn status``: how far a tier is; reads files only."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+from pathlib import Path
+from typing import Any
+
+from pfrnn.config import TIERS
+
+_SHOWN = 20
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "status",
+        help="show how far a tier is",
+        description="Count the training jobs that are done, running, failed and waiting, with the "
+        "last line of each failed job's log. Reads files only, so it works while Snakemake runs.",
+        epilog="Example: pfrnn status --tier quick",
+    )
+    parser.add_argument("--params", default="params.yaml", help="parameters (default: %(default)s)")
+    parser.add_argument("--tier", choices=TIERS, help="default: the tier that params.yaml names")
+    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Print the counts, what runs, and why what failed did."""
+    from pfrnn.plan import load_plan
+    from pfrnn.progress import job_states, seconds_left
+
+    plan = load_plan(parsed.params, parsed.tier)
+    results = parsed.results or Path("results") / plan.config.tier
+    states = job_states(plan, results)
+    counts = collections.Counter(state.state for state in states)
+    words = ", ".join(
+        f"{counts[state]} {state}" for state in ("done", "running", "failed", "waiting")
+    )
+    print(f"tier {plan.config.tier}: {len(states)} jobs: {words}")
+    left = seconds_left(states, counts["running"])
+    if left:
+        print(f"about {left / 60:.0f} minutes left, by the mean of the finished jobs")
+    for name in ("running", "failed"):
+        chosen = [state for state in states if state.state == name]
+        for state in chosen[:_SHOWN]:
+            print(f"{name}  {state.id}\n    {state.note}")
+        if len(chosen) > _SHOWN:
+            print(f"{name}  and {len(chosen) - _SHOWN} more")
+    return 0

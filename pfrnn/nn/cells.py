@@ -1,0 +1,189 @@
+"""PF-LSTM and PF-GRU cells: one step, and a run over a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
+from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
+from pfrnn.functional.sequence import Step, run_pf
+from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn.parameters import ParticleParameters
+
+
+class ParticleCell(ParticleParameters):
+    """A cell that runs; use :class:`PFLSTMCell` or :class:`PFGRUCell`.
+
+    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    """
+
+    step: Step
+
+    def unroll(
+        self,
+        x: Tensor,
+        state: PFState | None = None,
+        noise: Tensor | None = None,
+        uniforms: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+        bptt: int | None = None,
+        num_particles: int | None = None,
+        particles: bool = True,
+        belief: bool = False,
+        update: bool = True,
+    ) -> FilterOutput:
+        """Run the filter over a sequence.
+
+        Args:
+            x: (T, ..., N, input_size).
+            state: before the first step; :meth:`initial_state` when None.
+            noise: (T, ..., N, K, H) standard normal; drawn when None.
+            uniforms: (T, ..., N, K) in [0, 1); drawn when None.
+            valid: (T, ..., N) bool; False for padding.
+            bptt: cut the gradient of the carried state every so many steps.
+            num_particles: K of a new state; the cell's own when None.
+            particles: return the particles of all steps.
+            belief: return the mean particle of all steps.
+            update: in training, move the running statistics (once).
+
+        Randomness:
+            Noise and uniforms that are not given come from torch's default generator.
+        """
+        steps, sequences = x.shape[0], x.shape[-2]
+        if state is None:
+            state = self.initial_state(sequences, num_particles)
+        count = self._particles(state.hidden.shape[-2])
+        if noise is None or (uniforms is None and self.options.resampling != "none"):
+            drawn = self.draw(steps, sequences, count)
+            noise = drawn[0] if noise is None else noise
+            uniforms = drawn[1] if uniforms is None else uniforms
+        learn = self.running is not None and self.training
+        given = None if self.running is None or learn else self.running.given(steps)
+        output = run_pf(
+            type(self).step,
+            self.project(x),
+            state,
+            noise,
+            uniforms,
+            self.weights(),
+            self.switches,
+            statistics=given,
+            valid=valid,
+            bptt=bptt,
+            particles=particles,
+            belief=belief,
+        )
+        if self.running is not None and learn and update:
+            self.running.update(output)
+        return output
+
+    def forward(
+        self,
+        x: Tensor,
+        state: PFState | None = None,
+        noise: Tensor | None = None,
+        uniforms: Tensor | None = None,
+    ) -> PFState:
+        """Advance by one step, as torch.nn.LSTMCell does.
+
+        In training every call moves the running batch-norm statistics; a loop over time should
+        rather call :meth:`unroll`, which moves them once.
+
+        Args:
+            x: (N, input_size), or (input_size,) for one sequence.
+            state: from the last step; :meth:`initial_state` when None.
+            noise: (N, K, H); drawn when None.
+            uniforms: (N, K); drawn when None.
+
+        Raises:
+            ValueError: x is neither 1-D nor 2-D.
+            RuntimeError: x has another number of features.
+        """
+        name = type(self).__name__
+        if x.dim() not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead")
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input has inconsistent input_size: got {x.shape[-1]} expected {self.input_size}"
+            )
+        alone = x.dim() == 1
+        if alone:
+            x = x.unsqueeze(0)
+            state = None if state is None else _map(state, lambda part: part.unsqueeze(0))
+            noise = None if noise is None else noise.unsqueeze(0)
+            uniforms = None if uniforms is None else uniforms.unsqueeze(0)
+        output = self.unroll(
+            x.unsqueeze(0),
+            state,
+            None if noise is None else noise.unsqueeze(0),
+            None if uniforms is None else uniforms.unsqueeze(0),
+            particles=False,
+        )
+        return _map(output.final, lambda part: part.squeeze(0)) if alone else output.final
+
+
+def _map(state: PFState, change: Any) -> PFState:
+    cell = None if state.cell is None else change(state.cell)
+    return PFState(change(state.hidden), cell, change(state.log_weights))
+
+
+class PFLSTMCell(ParticleCell):
+    """The PF-LSTM cell (the paper, section "PF-LSTMs and PF-GRUs").
+
+    Arguments: see :class:`ParticleCell`.
+
+    Example:
+        >>> cell = PFLSTMCell(3, 8, num_particles=5)
+        >>> cell(torch.zeros(2, 3)).hidden.shape
+        torch.Size([2, 5, 8])
+    """
+
+    step = staticmethod(pf_lstm_step)
+    blocks = 5
+    has_cell = True
+
+    def _add_recurrent(self) -> None:
+        self.weight_recurrent = self._new(self.hidden_size, 5 * self.hidden_size)
+
+    def weights(self) -> PFLSTMWeights:
+        """Return the weights that :func:`pfrnn.functional.pf_lstm_step` reads."""
+        return PFLSTMWeights(
+            self.weight_recurrent, self.weight_observation, self.norm_gain, self.norm_shift
+        )
+
+
+class PFGRUCell(ParticleCell):
+    """The PF-GRU cell (the paper's appendix).
+
+    Arguments: see :class:`ParticleCell`.
+
+    Example:
+        >>> cell = PFGRUCell(3, 8, num_particles=5)
+        >>> cell(torch.zeros(2, 3)).log_weights.shape
+        torch.Size([2, 5])
+    """
+
+    step = staticmethod(pf_gru_step)
+    blocks = 4
+    has_cell = False
+
+    def _add_recurrent(self) -> None:
+        size, inner = self.hidden_size, self.options.gru_noise == "reset"
+        self.weight_recurrent = self._new(size, (2 if inner else 3) * size)
+        self.weight_candidate = self._new(size, (2 if inner else 1) * size)
+        needs_bias = self.options.reset_after and self.bias_enabled
+        self.bias_candidate = self._new(size) if needs_bias else None
+
+    def weights(self) -> PFGRUWeights:
+        """Return the weights that :func:`pfrnn.functional.pf_gru_step` reads."""
+        return PFGRUWeights(
+            self.weight_recurrent,
+            self.weight_candidate,
+            self.weight_observation,
+            self.norm_gain,
+            self.norm_shift,
+            self.bias_candidate,
+        )

@@ -1,0 +1,134 @@
+"""The options of a particle cell, and the two fidelities that are presets of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.batch_norm import MODES
+from pfrnn.functional.resampling import METHODS
+from pfrnn.functional.types import FilterSwitches
+
+
+class CellOptions(NamedTuple):
+    """Everything that distinguishes one PF cell from another of the same sizes.
+
+    The defaults are the fidelity ``paper``; docs/fidelity.md lists each option's consequence.
+
+    Attributes:
+        alpha: mixture of soft resampling, in (0, 1].
+        resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``.
+        ess_threshold: resample only below this fraction of K; None resamples every step.
+        batch_norm: ``feature``, ``particle_slot`` or ``none``.
+        activation: of the candidate: ``relu``, ``leaky_relu`` or ``tanh``.
+        noise_scale: ``linear`` or ``softplus``.
+        initial_state: ``zeros`` or ``uniform`` on [0, 1), also in evaluation.
+        gate_features: width of the two small networks u(x) and o(x) in front of the gates and of
+            f_obs (LeakyReLU of a linear map); None feeds x itself to both.
+        gru_noise: what PF-GRU's noise scale reads: ``hidden`` or ``reset``.
+        reset_after: PF-GRU's reset gate after the product, as torch.nn.GRU's.
+        statistics: running batch-norm statistics ``pooled`` over time (one update a batch) or
+            ``per_time`` (a set for each of the first ``max_steps`` steps, the last one serving
+            all later steps).
+        max_steps: the number of sets with ``per_time``.
+        momentum: weight of a new batch in the running statistics, in (0, 1].
+        norm_eps: added to the variance.
+    """
+
+    alpha: float = 0.5
+    resampling: str = "soft"
+    ess_threshold: float | None = None
+    batch_norm: str = "feature"
+    activation: str = "relu"
+    noise_scale: str = "linear"
+    initial_state: str = "zeros"
+    gate_features: int | None = None
+    gru_noise: str = "hidden"
+    reset_after: bool = False
+    statistics: str = "pooled"
+    max_steps: int = 128
+    momentum: float = 0.1
+    norm_eps: float = 1e-5
+
+    def switches(self) -> FilterSwitches:
+        """Return the static choices that a step reads."""
+        return FilterSwitches(
+            resampling=self.resampling,
+            alpha=self.alpha,
+            ess_threshold=self.ess_threshold,
+            noise_scale=self.noise_scale,
+            activation=self.activation,
+            batch_norm=self.batch_norm,
+            norm_eps=self.norm_eps,
+            gru_noise=self.gru_noise,
+            reset_after=self.reset_after,
+        )
+
+
+PRESETS: dict[str, CellOptions] = {
+    "paper": CellOptions(),
+    "authors_code": CellOptions(
+        activation="leaky_relu",
+        batch_norm="particle_slot",
+        noise_scale="softplus",
+        initial_state="uniform",
+        gate_features=32,
+        gru_noise="reset",
+    ),
+}
+
+_CHOICES = {
+    "resampling": METHODS,
+    "batch_norm": MODES,
+    "activation": ("relu", "leaky_relu", "tanh"),
+    "noise_scale": ("linear", "softplus"),
+    "initial_state": ("zeros", "uniform"),
+    "gru_noise": ("hidden", "reset"),
+    "statistics": ("pooled", "per_time"),
+}
+
+
+def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
+    """Lay explicit options over a fidelity's preset and check them.
+
+    Args:
+        fidelity: ``paper`` or ``authors_code``.
+        explicit: options by name.
+
+    Raises:
+        ConfigError: an unknown fidelity, option or choice, or a number out of its range.
+    """
+    if fidelity not in PRESETS:
+        raise ConfigError(f"fidelity: expected one of {', '.join(PRESETS)}, got {fidelity!r}")
+    unknown = sorted(set(explicit) - set(CellOptions._fields))
+    if unknown:
+        known = ", ".join(CellOptions._fields)
+        raise ConfigError(f"unknown option {unknown[0]!r}; known options: {known}")
+    options = PRESETS[fidelity]._replace(**explicit)
+    check(options)
+    return options
+
+
+def check(options: CellOptions) -> None:
+    """Refuse values outside an option's choices or range.
+
+    Raises:
+        ConfigError: naming the option, what was expected and what came.
+    """
+    for name, choices in _CHOICES.items():
+        value = getattr(options, name)
+        if value not in choices:
+            raise ConfigError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+    for name in ("alpha", "ess_threshold", "momentum"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value <= 1:
+            raise ConfigError(f"{name}: expected a number in (0, 1], got {value!r}")
+    for name in ("gate_features", "max_steps"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}: expected at least 1, got {value!r}")
+    if options.reset_after and options.gru_noise == "reset":
+        raise ConfigError(
+            "reset_after leaves no reset hidden state for gru_noise='reset' to read; "
+            "take gru_noise='hidden'"
+        )

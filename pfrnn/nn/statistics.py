@@ -1,0 +1,94 @@
+"""Running batch-norm statistics as buffers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.batch_norm import Statistics, update_running
+from pfrnn.functional.types import FilterOutput, RNNOutput
+
+
+class RunningStatistics(nn.Module):
+    """Running mean and variance of the candidate, for evaluation.
+
+    ``pooled`` keeps one set and updates it once a batch, from the statistics pooled over time and
+    valid steps. Applying the momentum at every step instead would leave, after 100 steps, a memory
+    of the last 20 or so. ``per_time`` keeps a set for each step up to ``max_steps`` (Cooijmans et
+    al. 2017); later steps share the last set.
+
+    Args:
+        channels: C.
+        max_steps: the number of sets; None keeps one for all steps.
+        momentum: weight of a new batch, in (0, 1].
+        device: of the buffers.
+        dtype: of the buffers.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        max_steps: int | None = None,
+        momentum: float = 0.1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.max_steps = max_steps
+        self.momentum = momentum
+        shape = (channels,) if max_steps is None else (max_steps, channels)
+        self.register_buffer("mean", torch.zeros(shape, device=device, dtype=dtype))
+        self.register_buffer("variance", torch.ones(shape, device=device, dtype=dtype))
+
+    def reset(self) -> None:
+        """Start again: mean 0, variance 1."""
+        self.mean.zero_()
+        self.variance.fill_(1)
+
+    def given(self, steps: int) -> tuple[Tensor, Tensor]:
+        """Return mean and variance, (..., C), or (T, ..., C) with one set a step."""
+        if self.max_steps is None:
+            return self.mean, self.variance
+        index = torch.arange(steps, device=self.mean.device).clamp(max=self.max_steps - 1)
+        pair = (self.mean, self.variance)
+        mean, variance = (x.index_select(-2, index).movedim(-2, 0) for x in pair)
+        return mean, variance
+
+    @torch.no_grad()
+    def update(self, output: FilterOutput | RNNOutput) -> None:
+        """Move the buffers towards a batch's statistics, in place, once.
+
+        Args:
+            output: of a run in training mode.
+
+        Raises:
+            ConfigError: the run used given statistics, so that there is nothing to learn from.
+        """
+        if output.mean is None or output.variance is None or output.count is None:
+            raise ConfigError("expected the output of a run with batch statistics (training)")
+        if self.max_steps is None:
+            batch = Statistics(output.mean, output.variance, output.count)
+        else:
+            batch = self._per_step(output)
+        dtype = self.mean.dtype
+        batch = Statistics(batch.mean.to(dtype), batch.variance.to(dtype), batch.count.to(dtype))
+        mean, variance = update_running((self.mean, self.variance), batch, self.momentum)
+        self.mean.copy_(mean)
+        self.variance.copy_(variance)
+
+    def _per_step(self, output: FilterOutput | RNNOutput) -> Statistics:
+        """Arrange the steps' statistics as the buffers are: (..., max_steps, C)."""
+        mean, variance, count = output.step_mean, output.step_variance, output.step_count
+        if mean is None or variance is None or count is None or self.max_steps is None:
+            raise ConfigError("per_time statistics need the statistics of each step")
+        used = min(self.max_steps, mean.shape[0])
+        rows = self.mean.shape[-2]
+        wide = self.mean.new_zeros((rows, *mean.shape[1:]))
+        sizes = self.mean.new_zeros((rows, *count.shape[1:]))
+        means, variances = wide, wide.clone()
+        means[:used], variances[:used], sizes[:used] = mean[:used], variance[:used], count[:used]
+        return Statistics(means.movedim(0, -2), variances.movedim(0, -2), sizes.movedim(0, -1))

@@ -1,0 +1,90 @@
+"""How far a tier is, from files alone: records, logs, and the locks that running jobs hold."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pfrnn.files import read_json
+from pfrnn.plan import Plan
+
+State = Literal["done", "running", "failed", "waiting"]
+
+
+class JobState(NamedTuple):
+    """One training job.
+
+    Attributes:
+        id: the block's or final's id.
+        state: done: its record is complete; running: its log is locked by a live process; failed:
+            it ended without a record (also when it was killed); waiting: it never started.
+        note: the last line of a running or failed job's log.
+        seconds: wall time of a finished job, where its record says so.
+    """
+
+    id: str
+    state: State
+    note: str = ""
+    seconds: float | None = None
+
+
+def job_states(plan: Plan, results: Path) -> list[JobState]:
+    """Return the state of every block and final of a plan, in the plan's order."""
+    finals = dict.fromkeys(cell.final_id for cell in plan.cells)
+    return [job_state(results, job) for job in (*(block.id for block in plan.blocks), *finals)]
+
+
+def job_state(results: Path, job: str) -> JobState:
+    """Return the state of one job."""
+    record = results / job / "run.json"
+    if record.is_file():
+        return JobState(job, "done", seconds=_seconds(record))
+    log = results / "logs" / f"{job}.log"
+    if not log.is_file():
+        return JobState(job, "waiting")
+    return JobState(job, "running" if _locked(log) else "failed", last_line(log))
+
+
+def last_line(log: Path) -> str:
+    """Return a log's last line that is not empty; a progress bar's carriage returns end lines."""
+    with log.open("rb") as source:
+        source.seek(max(0, log.stat().st_size - 4096))
+        text = source.read().decode(errors="replace").replace("\r", "\n")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def seconds_left(states: Iterable[JobState], at_once: int = 1) -> float | None:
+    """Return the time left by the mean of the finished jobs; None while none has finished.
+
+    Args:
+        states: of all jobs.
+        at_once: jobs that run side by side.
+    """
+    known = list(states)
+    done = [state.seconds for state in known if state.seconds is not None]
+    if not done:
+        return None
+    open_jobs = sum(state.state != "done" for state in known)
+    return open_jobs * sum(done) / len(done) / max(at_once, 1)
+
+
+def _seconds(record: Path) -> float | None:
+    try:
+        run: dict[str, Any] = read_json(record)
+    except ValueError:
+        return None
+    value = run.get("seconds", run.get("wall_seconds"))
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _locked(log: Path) -> bool:
+    """Whether a live process holds the log (workflow/scripts/logged)."""
+    with log.open("rb") as source:
+        try:
+            fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

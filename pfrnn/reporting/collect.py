@@ -1,0 +1,124 @@
+"""Gather the evidence for a report from a tier's results, small enough to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pfrnn.errors import RecordError
+from pfrnn.files import read_json, write_json, write_text
+from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
+from pfrnn.reporting.samples import belief_sample, series
+
+EPOCHS_KEPT = 60
+# The run record's entries that a reader of the report needs; versions are listed once.
+RUN_ENTRIES_LEFT_OUT = ("settings", "members", "seeds")
+# Belief pictures: of these variants the first that ran, once a maze.
+PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
+
+
+def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
+    """Write the evidence folder ``out`` from ``results`` (``results/<tier>``).
+
+    Args:
+        results: holds ``results.csv``, ``final/`` and ``selection/``; may hold none of them.
+        prepared: ``data/prepared``, with a folder and a card for each prepared data set.
+        study: what the tier set out to run.
+        out: the report's folder.
+    """
+    table = results / "results.csv"
+    frame = read_results(table) if table.is_file() else empty_results()
+    text = table.read_text(encoding="utf-8") if table.is_file() else frame.to_csv(index=False)
+    write_text(out / "results.csv", text)
+    data = out / "data"
+    finals = sorted(set(frame["final_id"]))
+    write_json(data / "study.json", study._asdict())
+    write_json(data / "cards.json", _cards(prepared, frame, study.datasets))
+    write_json(data / "runs.json", {final: _run(results / final) for final in finals})
+    write_json(data / "choices.json", {final: _choice(results, final) for final in finals})
+    write_text(data / "histories.csv", _histories(results, finals).to_csv(index=False))
+    write_json(data / "series.json", {final: series(results / final) for final in finals})
+    pictured = {final: belief_sample(results / final) for final in _pictured(frame)}
+    write_json(data / "beliefs.json", {final: one for final, one in pictured.items() if one})
+
+
+def _cards(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Any]:
+    """The card of each data set; of several protocols, the one that the results name."""
+    digests = set(frame["data_digest"])
+    found: dict[str, Any] = {}
+    for path in sorted(prepared.glob("*/card.json")):
+        card = read_json(path)
+        named = {card["arrays_digest"], card["protocol_digest"]} & digests
+        if card["name"] in set(datasets) | set(frame["dataset"]) and (
+            named or card["name"] not in found
+        ):
+            found[card["name"]] = card
+    return found
+
+
+def _run(final: Path) -> dict[str, Any]:
+    path = final / "run.json"
+    if not path.is_file():
+        return {}
+    run = read_json(path)
+    if not isinstance(run, dict):
+        raise RecordError(f"{path}: expected a mapping, got {type(run).__name__}")
+    kept = {key: value for key, value in run.items() if key not in RUN_ENTRIES_LEFT_OUT}
+    members = final / "members.csv"
+    if members.is_file():
+        status = pd.read_csv(members)["status"]
+        kept["repetitions"] = len(status)
+        kept["diverged"] = int((status == "diverged").sum())
+    return kept
+
+
+def _choice(results: Path, final: str) -> dict[str, Any]:
+    path = results / final.replace("final/", "selection/", 1)
+    path = path.with_name(path.name + ".json")
+    choice = read_json(path) if path.is_file() else {}
+    return choice if isinstance(choice, dict) else {}
+
+
+def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
+    parts = []
+    for final in finals:
+        path = results / final / "history.csv"
+        if path.is_file():
+            history = pd.read_csv(path)
+            history.insert(0, "final_id", final)
+            kept = [name for name in HISTORY if name in history.columns]
+            parts.append(
+                history[kept].groupby("member", sort=True, group_keys=False)[kept].apply(_thin)
+            )
+    if not parts:
+        return pd.DataFrame(columns=list(HISTORY))
+    return pd.concat(parts, ignore_index=True).map(_short)
+
+
+def _thin(history: pd.DataFrame) -> pd.DataFrame:
+    """Keep the first and last epoch and an even share between."""
+    if len(history) <= EPOCHS_KEPT:
+        return history
+    return history.iloc[
+        np.unique(np.linspace(0, len(history) - 1, EPOCHS_KEPT).round().astype(int))
+    ]
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) and np.isfinite(value) else value
+
+
+def _pictured(frame: pd.DataFrame) -> list[str]:
+    mazes = frame[frame["dataset"].str.startswith("maze")]
+    chosen = []
+    for _, rows in mazes.groupby("dataset", sort=True):
+        for name in PICTURED:
+            finals = sorted(rows[rows["variant"] == name]["final_id"].unique(), reverse=True)
+            if finals:  # "fixed" sorts after "best": the fixed size first
+                chosen.append(finals[0])
+                break
+    return chosen

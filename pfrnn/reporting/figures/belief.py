@@ -1,0 +1,111 @@
+"""Belief progression in a maze: true pose, predicted pose and the particles' poses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pfrnn.reporting.evidence import Evidence
+from pfrnn.reporting.figures.style import INK, LANDMARK, WALL, Drawing, label, new_figure
+
+TIMES = 5
+TRUE, PREDICTED, PARTICLE = "#0e7fc0", "#c8372d", "#00916c"
+
+
+def belief_panels(evidence: Evidence) -> list[Drawing]:
+    """Return one figure a pictured trajectory: five times from first to last step."""
+    drawings = []
+    for final, sample in sorted(evidence.beliefs.items()):
+        rows = evidence.results[evidence.results["final_id"] == final]
+        dataset, variant = str(rows["dataset"].iloc[0]), str(rows["variant"].iloc[0])
+        for index in range(len(sample["truth"])):
+            drawings.append(_draw(sample, dataset, variant, index))
+    return drawings
+
+
+def shown_times(sample: dict[str, Any], index: int) -> list[int]:
+    """Times of the panels: first, last, and between them where the particles' spread changes.
+
+    The step before the last panel is where the spread has fallen to a tenth of its start, so that
+    the picture shows the convergence and not only its result.
+    """
+    weights = np.asarray(sample["weights"][index])[..., None]
+    particles = np.asarray(sample["particles"][index])[..., :2]
+    mean = (weights * particles).sum(1, keepdims=True)
+    spread = np.sqrt((weights * np.square(particles - mean)).sum((1, 2)))
+    last = len(spread) - 1
+    below = np.flatnonzero(spread < 0.1 * spread[0])
+    settled = int(below[0]) if below.size and below[0] > 0 else last
+    wanted = [0, settled // 3, 2 * settled // 3, settled, last]
+    times = sorted(set(wanted))
+    for extra in range(1, last):
+        if len(times) >= min(TIMES, last + 1):
+            break
+        times = sorted({*times, last - extra})
+    return times
+
+
+def _draw(sample: dict[str, Any], dataset: str, variant: str, index: int) -> Drawing:
+    times = shown_times(sample, index)
+    figure, axes = new_figure(2.05 * len(times), 2.5, columns=len(times))
+    for ax, t in zip(axes[0], times, strict=True):
+        _maze(ax, sample.get("map"))
+        weights = np.asarray(sample["weights"][index][t])
+        particles = np.asarray(sample["particles"][index][t])
+        sizes = 4 + 60 * weights / max(weights.max(), 1e-12) / 3
+        ax.scatter(particles[:, 0], particles[:, 1], s=sizes, color=PARTICLE, alpha=0.65, lw=0)
+        _arrow(ax, sample["truth"][index][t], TRUE, "o")
+        _arrow(ax, sample["prediction"][index][t], PREDICTED, "s")
+        ax.set_title(f"t = {t}")
+    count = len(sample["particles"][index][0])
+    number = index + 1
+    data = {
+        name: [sample[name][index][t] for t in times]
+        for name in ("truth", "prediction", "particles", "weights")
+    }
+    return Drawing(
+        f"belief-{dataset}-{number}",
+        f"Belief of {label(variant)} in {dataset}, test trajectory {number}",
+        f"Blue circle: true pose; red square: predicted pose; green dots: poses predicted by the "
+        f"{count} particles, larger with more weight. Grey: obstacles; dark: obstacles whose "
+        "corners are landmarks. Times are chosen by the particles' spread.",
+        f"Five maps of {dataset}: the particles spread over the map at first and gather later "
+        "around the predicted pose.",
+        {"times": times, "map": sample.get("map"), **data},
+        figure,
+    )
+
+
+def _maze(ax: Any, grid: list[list[float]] | None) -> None:
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_aspect("equal")
+    for side in ("top", "right", "bottom", "left"):
+        ax.spines[side].set_visible(True)
+    if grid is None:
+        return
+    rows, columns = len(grid), len(grid[0])
+    ax.set_xlim(0, columns)
+    ax.set_ylim(0, rows)
+    for r, row in enumerate(grid):
+        for c, cell in enumerate(row):
+            if cell > 0:
+                face = LANDMARK if cell > 1 else WALL
+                # Row 0 of the map stands on top; y grows upwards.
+                ax.add_patch(_square(c, rows - 1 - r, face))
+
+
+def _square(x: float, y: float, face: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), 1, 1, facecolor=face, edgecolor="none", zorder=0)
+
+
+def _arrow(ax: Any, pose: list[float], colour: str, marker: str) -> None:
+    x, y = pose[0], pose[1]
+    ax.plot([x], [y], marker, color=colour, markersize=6, markeredgecolor=INK, markeredgewidth=0.4)
+    if len(pose) >= 4:
+        # Headings are compass angles: sin is the share along x, cos the share along y.
+        length = max(float(np.hypot(pose[2], pose[3])), 1e-9)
+        ax.plot([x, x + pose[2] / length], [y, y + pose[3] / length], color=colour, linewidth=1.8)

@@ -1,0 +1,172 @@
+"""One colour and one marker a method everywhere; figures whose bytes depend on the data only.
+
+Colours follow Okabe and Ito (2008), darkened where needed so that each has a contrast of at least
+3 to 1 on a white and on a dark page; markers and dashes say the same to those who see no colour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from pfrnn.files import atomic_path
+from pfrnn.variants import VARIANTS
+
+INK = "#1b1e22"  # text and axes; becomes the page's text colour in the page
+FAINT = "#9a9ea3"  # grid and secondary lines; becomes the page's line colour
+PAPER = "#b3403a"  # the paper's printed numbers: an open diamond in this colour
+WALL, LANDMARK = "#b9bcc0", "#55595f"
+
+COLOURS = {
+    "lstm": "#c27a00",
+    "gru": "#b8578e",
+    "pf_lstm": "#0e7fc0",
+    "pf_gru": "#00916c",
+    "bayes_lstm": "#d2600f",
+    "bayes_gru": "#8f6fc9",
+    "lstm_ensemble": "#7d8a2e",
+    "gru_ensemble": "#9b6a52",
+    "lstm_bnrelu": "#a8763e",
+}
+MARKERS = {
+    "lstm": "s",
+    "gru": "D",
+    "pf_lstm": "o",
+    "pf_gru": "^",
+    "bayes_lstm": "v",
+    "bayes_gru": "<",
+    "lstm_ensemble": "P",
+    "gru_ensemble": "X",
+    "lstm_bnrelu": "p",
+}
+DASHES = {"lstm": "--", "gru": "-.", "pf_lstm": "-", "pf_gru": (0, (5, 1, 1, 1))}
+
+
+class Drawing(NamedTuple):
+    """A finished figure.
+
+    Attributes:
+        name: file name without ending.
+        title: one line.
+        caption: what is drawn, with units and numbers of runs.
+        alt: what the figure shows, in words.
+        data: the numbers drawn, plain data: their digest decides whether a file is up to date.
+        figure: the matplotlib figure; None when there is nothing to draw.
+        absent: why there is nothing to draw.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    data: Any
+    figure: Figure | None
+    absent: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the numbers drawn."""
+        text = json.dumps(self.data, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def colour(variant: str) -> str:
+    """Return a variant's colour; an ablation of PF-LSTM has PF-LSTM's."""
+    return COLOURS.get(variant, COLOURS["pf_lstm"])
+
+
+def marker(variant: str) -> str:
+    """Return a variant's marker."""
+    return MARKERS.get(variant, "o")
+
+
+def dashes(variant: str) -> Any:
+    """Return a variant's line style."""
+    return DASHES.get(variant, "-")
+
+
+def label(variant: str) -> str:
+    """Return the paper's spelling of a variant."""
+    return VARIANTS[variant].label if variant in VARIANTS else variant
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
+    """Make a figure with axes, sizes in inches; axes always as a 2-d array."""
+    settings: Any = {
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlesize": 9.5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "lines.linewidth": 1.6,
+    }
+    plt.rcdefaults()  # a user's own style must not change the report's bytes
+    plt.rcParams.update(settings)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+    )
+    return figure, axes
+
+
+def light_grid(axes: Any, axis: str = "y") -> None:
+    """Draw a faint grid behind the data."""
+    axes.grid(True, axis=axis, color=FAINT, linewidth=0.4, alpha=0.6)
+    axes.set_axisbelow(True)
+
+
+def svg_text(drawing: Drawing) -> str:
+    """Return the figure as SVG for the page: no prologue, no date, the page's own ink."""
+    buffer = io.StringIO()
+    with plt.rc_context({"svg.hashsalt": drawing.name, "svg.fonttype": "none"}):
+        _figure(drawing).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Ids are unique in the page, not only in the figure.
+    text = re.sub(r'id="([^"]+)"', rf'id="{drawing.name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{drawing.name}-\1)", text)
+    text = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{drawing.name}-\1"', text)
+    text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    text = text.replace(INK, "currentColor").replace(FAINT, "var(--line)")
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def save(drawing: Drawing, folder: Path) -> None:
+    """Write ``<name>.pdf`` and ``<name>.png``; the same numbers give the same bytes."""
+    kinds: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("pdf", {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}}),
+        ("png", {"dpi": 130, "facecolor": "white", "metadata": {"Software": None}}),
+    )
+    for kind, options in kinds:
+        with atomic_path(folder / f"{drawing.name}.{kind}") as path:
+            _figure(drawing).savefig(path, format=kind, **options)
+
+
+def close(drawing: Drawing) -> None:
+    """Free a figure's memory."""
+    if drawing.figure is not None:
+        plt.close(drawing.figure)
+
+
+def _figure(drawing: Drawing) -> Figure:
+    if drawing.figure is None:
+        raise ValueError(f"figure {drawing.name} has nothing to draw: {drawing.absent}")
+    return drawing.figure

@@ -1,0 +1,166 @@
+"""The localisation table: the mazes' errors with median, tail and success beside the mean."""
+
+from __future__ import annotations
+
+import math
+
+from pfrnn.reporting.cells import Cell, Lookup, Ours
+from pfrnn.reporting.matrices import KINDS, Records, spread_text, tier_note
+from pfrnn.reporting.numbers import SYMBOLS, decimals_for, number, plain
+from pfrnn.reporting.paper.numbers import paper_numbers
+from pfrnn.reporting.tables import matrix
+from pfrnn.reporting.units import Reading, reading_of
+from pfrnn.reporting.verdicts import NOT_COMPARABLE, Verdict
+from pfrnn.reporting.views import CellView, Column, Matrix, MatrixRow
+from pfrnn.variants import VARIANTS
+
+MAZES = ("maze10", "maze18", "maze27")
+METHODS = (
+    "lstm",
+    "pf_lstm",
+    "gru",
+    "pf_gru",
+    "bayes_lstm",
+    "lstm_ensemble",
+    "bayes_gru",
+    "gru_ensemble",
+)
+# Beside the mean, which hangs on a few mirrored poses: name -> (our metric, unit, control's name).
+FURTHER = {
+    "all steps": ("all_steps_mse", "", ("all_steps_mse",)),
+    "median": ("median", "", ("median", "last_step_median")),
+    "90th percentile": ("p90", "", ("p90", "last_step_p90")),
+    "success": ("success", " %", ("success", "success_rate")),
+}
+BAR_CHART = "bar chart only"
+
+
+def localization_matrix(cells: list[Cell], lookup: Lookup, records: Records) -> Matrix:
+    """Return the table of last-step errors with three further columns for each maze that ran."""
+    mazes = [name for name in MAZES if _ran(lookup, name)] or list(MAZES[:1])
+    columns: list[Column] = []
+    for maze in mazes:
+        columns.append(Column(f"{maze}, last-step MSE", maze))
+        columns.extend(Column(f"{maze}, {name}", maze) for name in FURTHER)
+    rows = []
+    for variant in METHODS:
+        for rule in ("fixed", "best"):
+            if any(lookup.ours(maze, variant, rule) for maze in mazes) or rule == "fixed":
+                views = [
+                    view
+                    for maze in mazes
+                    for view in _views(cells, lookup, records, maze, variant, rule)
+                ]
+                label = VARIANTS[variant].label + ("-best" if rule == "best" else "")
+                rows.append(MatrixRow(label, variant, tuple(views)))
+    rows += _controls(lookup, mazes)
+    absent = [name for name in MAZES if name not in mazes]
+    others = f" Not run: {', '.join(absent)}." if absent else ""
+    return Matrix(
+        "localization",
+        "Localisation",
+        "Test errors in map units squared (mean of x and y); success: last pose within 1 unit.",
+        f"{tier_note(lookup.evidence.study.tier)} The paper prints localisation numbers for the "
+        "particle, Bayesian and ensemble variants (table 4); those of LSTM and GRU stand in a bar "
+        f"chart only. The mean hangs on a few mirrored poses, so the median stands beside.{others}",
+        tuple(columns),
+        tuple(rows),
+    )
+
+
+def _ran(lookup: Lookup, maze: str) -> bool:
+    return bool((lookup.evidence.results["dataset"] == maze).any())
+
+
+def _views(
+    cells: list[Cell], lookup: Lookup, records: Records, maze: str, variant: str, rule: str
+) -> list[CellView]:
+    ours = lookup.ours(maze, variant, rule)
+    verdict = _paper_verdict(cells, maze, variant, rule)
+    printed = _printed(maze, variant, rule)
+    if ours is None:
+        why = lookup.why_not_run(maze, variant, rule)
+        first = CellView(
+            maze,
+            SYMBOLS["not run"],
+            paper=printed,
+            word="not run",
+            reason=why,
+            symbol=SYMBOLS["not run"],
+        )
+        return [first, *(CellView(maze, SYMBOLS["not run"]) for _ in FURTHER)]
+    views = [_main_view(maze, ours, printed, verdict, lookup.state(maze), records)]
+    for metric, unit, _ in FURTHER.values():
+        further = lookup.ours(maze, variant, rule, Reading(metric, 1.0, "", True, ""))
+        views.append(_further_view(maze, further, unit))
+    return views
+
+
+def _main_view(
+    maze: str, ours: Ours, printed: str, verdict: Verdict, state: str, records: Records
+) -> CellView:
+    digits = decimals_for(ours.mean)
+    return CellView(
+        maze,
+        number(ours.mean, digits),
+        spread_text(ours, digits),
+        printed,
+        KINDS[verdict.word],
+        SYMBOLS[verdict.word],
+        verdict.word,
+        verdict.reason,
+        state,
+        plain(ours.mean),
+        records.index(ours),
+    )
+
+
+def _further_view(maze: str, ours: Ours | None, unit: str) -> CellView:
+    if ours is None:
+        return CellView(maze, SYMBOLS["not run"])
+    digits = 0 if unit else decimals_for(ours.mean)
+    spread = spread_text(ours, digits) if ours.interval else ""
+    return CellView(maze, number(ours.mean, digits) + unit, spread, sort=plain(ours.mean))
+
+
+def _paper_verdict(cells: list[Cell], maze: str, variant: str, rule: str) -> Verdict:
+    if rule == "fixed":
+        cell = matrix(cells, 4).get((VARIANTS[variant].label, maze))
+        if cell is not None:
+            return cell.verdict
+    return Verdict(NOT_COMPARABLE, "the paper prints no number")
+
+
+def _printed(maze: str, variant: str, rule: str) -> str:
+    for one in paper_numbers():
+        if one.table == 4 and (one.dataset, one.variant, one.size_rule) == (maze, variant, rule):
+            return one.printed.text
+    return BAR_CHART
+
+
+def _controls(lookup: Lookup, mazes: list[str]) -> list[MatrixRow]:
+    """Rows of controls; a share written as a fraction becomes per cent."""
+    cards = {maze: lookup.evidence.cards.get(maze, {}).get("controls", {}) for maze in mazes}
+    rows = []
+    for name in sorted({name for controls in cards.values() for name in controls}):
+        views = []
+        for maze in mazes:
+            control = cards[maze].get(name, {})
+            views.append(_control_view(maze, control, (reading_of(maze).metric,), ""))
+            views.extend(
+                _control_view(maze, control, names, unit) for _, unit, names in FURTHER.values()
+            )
+        rows.append(MatrixRow(f"control: {name.replace('_', ' ')}", "", tuple(views), True))
+    return rows
+
+
+def _control_view(
+    maze: str, control: dict[str, float], names: tuple[str, ...], unit: str
+) -> CellView:
+    for name in names:
+        value = control.get(name, math.nan)
+        if math.isfinite(value):
+            shown = 100 * value if name == "success_rate" else value
+            text = number(shown, 0 if unit else decimals_for(shown)) + unit
+            return CellView(maze, text, sort=plain(shown))
+    return CellView(maze, SYMBOLS["not run"])

@@ -1,0 +1,218 @@
+"""The paper's tables as they stand in the page, with controls below and records behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pfrnn.reporting.cells import Cell, Lookup, Ours
+from pfrnn.reporting.numbers import (
+    SYMBOLS,
+    decimals_for,
+    interval_text,
+    number,
+    plain,
+    seconds_text,
+    significant,
+)
+from pfrnn.reporting.paper.numbers import TITLES, columns_of, numbers_of, rows_of
+from pfrnn.reporting.tables import matrix
+from pfrnn.reporting.units import reading_of
+from pfrnn.reporting.verdicts import (
+    BETTER,
+    CONSISTENT,
+    DIRECTION,
+    NOISY,
+    NOT_COMPARABLE,
+    NOT_RUN,
+    REDUCED_TIERS,
+    REFERENCE,
+    WORSE,
+)
+from pfrnn.reporting.views import CellView, Column, Matrix, MatrixRow, Record
+
+KINDS = {
+    CONSISTENT: "consistent",
+    BETTER: "better",
+    WORSE: "worse",
+    NOISY: "noisy",
+    DIRECTION: "direction",
+    NOT_COMPARABLE: "none",
+    NOT_RUN: "none",
+    REFERENCE: "reference",
+}
+
+
+class Records:
+    """Collects the runs behind the page's numbers; each result is written once."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self.lookup = lookup
+        self.records: list[Record] = []
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def index(self, ours: Ours) -> int:
+        """Return the number of a result's record, adding it when it is new."""
+        key = (str(ours.row["final_id"]), ours.reading.metric)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.records)
+            self.records.append(_record(self.lookup, ours))
+        return self._numbers[key]
+
+
+def _record(lookup: Lookup, ours: Ours) -> Record:
+    row, tier = ours.row, lookup.evidence.study.tier
+    run = lookup.evidence.runs.get(str(row["final_id"]), {})
+    digits = decimals_for(ours.mean)
+    values = ", ".join(
+        f"{repetition}: {number(value, digits)}"
+        for repetition, value in zip(ours.repetitions, ours.values, strict=True)
+    )
+    diverged = max(ours.diverged, int(run.get("diverged", 0) or 0))
+    lines = [
+        ("value", f"{ours.reading.metric}, {ours.reading.unit}"),
+        ("by repetition", values),
+        ("seed of the first", str(row["seed"])),
+        ("test-set error", significant(ours.sampling_error)),
+        ("diverged", str(diverged)),
+        ("size", _size(row)),
+        ("setting", _setting(row)),
+        ("parameters", significant_count(row["parameters"])),
+        ("searched", _budget(row)),
+        ("data", f"{row['data_state']}, digest {row['data_digest']}"),
+        ("device", str(row["device"])),
+        ("commit", str(row["commit"])),
+        ("MLflow run", f"parent run named {row['final_id']}"),
+        ("rebuild", rebuild_command(tier, str(row["final_id"]))),
+    ]
+    title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
+    return Record(title, tuple(lines))
+
+
+def rebuild_command(tier: str, final_id: str) -> str:
+    """Return the command that trains and tests one final again."""
+    target = f"results/{tier}/{final_id}/test.csv"
+    return (
+        f"snakemake --cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise {target}"
+    )
+
+
+def significant_count(value: Any) -> str:
+    """Write a count with thin separators; a dash when unknown."""
+    return f"{int(value):,}" if value == value and value is not None else "not recorded"
+
+
+def _size(row: dict[str, Any]) -> str:
+    particles = f", {int(row['particles'])} particles" if row["particles"] > 0 else ""
+    return f"hidden {significant_count(row['hidden_size'])}{particles}"
+
+
+def _setting(row: dict[str, Any]) -> str:
+    return (
+        f"learning rate {plain(row['learning_rate'])}, batch {significant_count(row['batch_size'])}"
+        f", clip {plain(row['clip'])}, L2 {plain(row['l2'])}, fidelity {row['fidelity']}"
+    )
+
+
+def _budget(row: dict[str, Any]) -> str:
+    return (
+        f"{significant_count(row['budget_configurations'])} configurations, "
+        f"{significant_count(row['budget_epochs'])} epochs, {seconds_text(row['search_seconds'])};"
+        f" final {seconds_text(row['final_seconds'])}"
+    )
+
+
+def cell_view(cell: Cell, records: Records) -> CellView:
+    """Write one cell for the page."""
+    paper, ours = cell.number, cell.ours
+    common: dict[str, Any] = {
+        "dataset": paper.dataset,
+        "paper": paper.printed.text,
+        "kind": KINDS[cell.verdict.word],
+        "symbol": SYMBOLS[cell.verdict.word],
+        "word": cell.verdict.word,
+        "reason": cell.verdict.reason,
+    }
+    if ours is None:
+        return CellView(ours=SYMBOLS[NOT_RUN], state="", **common)
+    digits = decimals_for(ours.mean, paper.printed)
+    return CellView(
+        ours=number(ours.mean, digits),
+        spread=spread_text(ours, digits),
+        state=cell.state,
+        sort=plain(ours.mean),
+        record=records.index(ours),
+        **common,
+    )
+
+
+def spread_text(ours: Ours, digits: int) -> str:
+    """Write interval, number of repetitions and diverged ones."""
+    if ours.interval is None:
+        text = f"n = {ours.n}, no interval from one run" if ours.n == 1 else f"n = {ours.n}"
+    else:
+        text = f"{interval_text(ours.interval, digits)} n = {ours.n}"
+    return f"{text}, {ours.diverged} diverged" if ours.diverged else text
+
+
+def paper_matrix(cells: list[Cell], lookup: Lookup, records: Records, table: int) -> Matrix:
+    """Lay a table out as the paper prints it; controls follow as rows."""
+    found = matrix(cells, table)
+    columns = tuple(
+        Column(column, next(n.dataset for n in numbers_of(table) if n.column == column))
+        for column in columns_of(table)
+    )
+    rows = []
+    for method in rows_of(table):
+        views = []
+        for column in columns:
+            cell = found.get((method, column.text))
+            views.append(
+                cell_view(cell, records)
+                if cell
+                else CellView(column.dataset, "not printed", kind="none")
+            )
+        variant = next(n.variant for n in numbers_of(table) if n.method == method)
+        rows.append(MatrixRow(method, variant or "", tuple(views)))
+    rows += control_rows(lookup, columns)
+    return Matrix(
+        f"table-{table}",
+        f"Table {table}. {TITLES[table]}",
+        "Ours, the paper's number and the verdict; last rows: controls on the same test rows.",
+        table_note(lookup, columns),
+        columns,
+        tuple(rows),
+    )
+
+
+def control_rows(lookup: Lookup, columns: tuple[Column, ...]) -> list[MatrixRow]:
+    """Return a row for each control that some column has."""
+    controls = {column.dataset: lookup.controls(column.dataset) for column in columns}
+    names = sorted({name for values in controls.values() for name in values})
+    rows = []
+    for name in names:
+        views = []
+        for column in columns:
+            value = controls[column.dataset].get(name)
+            digits = decimals_for(value) if value is not None else 2
+            views.append(CellView(column.dataset, number(value, digits), sort=plain(value)))
+        rows.append(MatrixRow(f"control: {name.replace('_', ' ')}", "", tuple(views), True))
+    return rows
+
+
+def table_note(lookup: Lookup, columns: tuple[Column, ...]) -> str:
+    """Say how the printed numbers are read, and whether the tier is reduced."""
+    parts = []
+    for column in columns:
+        reading = reading_of(column.dataset)
+        if column.dataset != "all" and reading.metric != "accuracy":
+            doubt = "" if reading.certain else " (inferred)"
+            parts.append(f"{column.text}: {reading.unit}{doubt}")
+    units = f"Read as {'; '.join(parts)}. " if parts else ""
+    return units + tier_note(lookup.evidence.study.tier)
+
+
+def tier_note(tier: str) -> str:
+    """Return the label that every table of a reduced tier carries."""
+    if tier in REDUCED_TIERS:
+        return f"Tier {tier}: small training; not a reproduction of the paper's number."
+    return f"Tier {tier}."

@@ -1,0 +1,97 @@
+"""index.html: one self-contained file, from views that are text already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from pfrnn.files import write_text
+from pfrnn.reporting.cells import Cell, Lookup
+from pfrnn.reporting.figures.style import Drawing, svg_text
+from pfrnn.reporting.summary import banner, joined, legend, sentences, tiles
+from pfrnn.reporting.views import FigureView, Matrix, Part, Record, Tile
+from pfrnn.variants import VARIANTS
+
+WIDE = ("belief-",)
+
+
+def figure_view(drawing: Drawing) -> FigureView:
+    """Return a drawing as the page shows it."""
+    return FigureView(
+        drawing.name,
+        drawing.title,
+        drawing.caption,
+        drawing.alt,
+        svg_text(drawing) if drawing.figure is not None else "",
+        drawing.name.startswith(WIDE),
+        drawing.absent,
+    )
+
+
+def write_page(
+    path: Path,
+    cells: Sequence[Cell],
+    lookup: Lookup,
+    matrices: Sequence[Matrix],
+    parts: Sequence[Part],
+    records: Sequence[Record],
+    further_tiles: Sequence[Tile] = (),
+) -> None:
+    """Render the page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    evidence = lookup.evidence
+    results = evidence.results
+    states = (f"{name} {card['state']}" for name, card in evidence.cards.items())
+    page: dict[str, Any] = {
+        "tier": evidence.study.tier,
+        "commits": joined(results["commit"], "none (nothing ran)"),
+        "devices": joined(results["device"], "none (nothing ran)"),
+        "states": joined(states, "none prepared"),
+        "confidence": f"{100 * evidence.study.confidence:g} %",
+        "banner": banner(evidence.study.tier),
+        "tiles": [*tiles(cells, lookup), *further_tiles],
+        "sentences": sentences(cells, lookup),
+        "legend": legend(),
+        "datasets": sorted({cell.number.dataset for cell in cells} - {"all"}),
+        "variants": [(name, model.label) for name, model in VARIANTS.items()],
+        "matrices": matrices,
+        "parts": parts,
+        "records": json_text([{"title": r.title, "lines": r.lines} for r in records]),
+        "sections": [
+            ("summary", "Summary"),
+            *((matrix.anchor, matrix.title.partition(".")[0]) for matrix in matrices),
+            *((part.anchor, part.title) for part in parts),
+        ],
+    }
+    template = environment.get_template("index.html")
+    text = template.render(page=page, css=_css(), js=_asset("page.js"))
+    write_text(path, "\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+
+
+def _css() -> Any:
+    from markupsafe import Markup
+
+    return Markup(_asset("style.css"))  # our own file, written for a style element
+
+
+def json_text(value: Any) -> str:
+    """Write JSON for a script element: no text in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    folder = resources.files("pfrnn.reporting").joinpath("templates")
+    return folder.joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,111 @@
+"""Small summaries of a final's arrays for the figures: series over time and belief samples."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pfrnn.errors import RecordError
+
+TRAJECTORIES_KEPT = 3
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read an ``.npz`` file; empty when there is none.
+
+    Raises:
+        RecordError: the file is damaged.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        with np.load(path) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise RecordError(f"{path}: not a readable array file: {error}; rerun its final") from error
+
+
+def series(final: Path) -> dict[str, Any]:
+    """Return error over time, effective sample size over time and calibration, where known."""
+    belief = read_arrays(final / "belief.npz")
+    found: dict[str, Any] = {}
+    if {"prediction", "truth"} <= belief.keys():
+        found["error"] = _error(belief["prediction"], belief["truth"])
+        found["sequences"] = len(belief["truth"])
+    if "log_weights" in belief:
+        weights = _weights(belief["log_weights"])
+        ess = 1.0 / np.square(weights).sum(-1) / weights.shape[-1]
+        found["ess"] = _rounded(ess.mean(0), 5)
+    if {"particles", "log_weights", "truth"} <= belief.keys():
+        found["calibration"] = _calibration(belief)
+        found["spread"] = _spread(belief)
+    return found
+
+
+def _error(prediction: npt.NDArray[Any], truth: npt.NDArray[Any]) -> list[float]:
+    """Mean over sequences and the first two coordinates of the squared error, for each step."""
+    coordinates = min(2, truth.shape[-1])
+    squared = np.square(prediction[..., :coordinates] - truth[..., :coordinates])
+    return _rounded(squared.mean((0, 2)), 6)
+
+
+def _weights(log_weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    weights = np.exp(log_weights - log_weights.max(-1, keepdims=True)).astype(np.float64)
+    normalised: npt.NDArray[np.float64] = weights / weights.sum(-1, keepdims=True)
+    return normalised
+
+
+def _calibration(belief: Arrays) -> list[float]:
+    """Share of true values inside the particles' central interval, for each of ``LEVELS``.
+
+    The weighted quantile of the truth among a step's particles is uniform for a calibrated belief.
+    """
+    coordinates = min(2, belief["truth"].shape[-1])
+    truth = belief["truth"][:, :, None, :coordinates]
+    particles = belief["particles"][..., :coordinates]
+    weights = _weights(belief["log_weights"])[..., None]
+    below = (weights * (particles < truth)).sum(2)
+    tied = (weights * (particles == truth)).sum(2)
+    rank = below + 0.5 * tied
+    return [round(float(np.mean(np.abs(rank - 0.5) <= level / 2)), 5) for level in LEVELS]
+
+
+def _spread(belief: Arrays) -> list[float]:
+    """Root mean square distance of the particles from their mean, for each step."""
+    coordinates = min(2, belief["truth"].shape[-1])
+    particles = belief["particles"][..., :coordinates]
+    weights = _weights(belief["log_weights"])[..., None]
+    mean = (weights * particles).sum(2, keepdims=True)
+    return _rounded(np.sqrt((weights * np.square(particles - mean)).sum((2, 3)).mean(0)), 5)
+
+
+def belief_sample(final: Path) -> dict[str, Any]:
+    """Return a few trajectories with all particles, rounded; empty when the final has none."""
+    belief = read_arrays(final / "belief.npz")
+    if not {"particles", "log_weights", "prediction", "truth"} <= belief.keys():
+        return {}
+    keep = slice(0, TRAJECTORIES_KEPT)
+    sample: dict[str, Any] = {
+        "particles": _nested(belief["particles"][keep]),
+        "weights": _nested(_weights(belief["log_weights"][keep])),
+        "prediction": _nested(belief["prediction"][keep]),
+        "truth": _nested(belief["truth"][keep]),
+    }
+    for name in ("map", "landmarks"):
+        if name in belief:
+            sample[name] = _nested(belief[name])
+    return sample
+
+
+def _nested(values: npt.NDArray[Any]) -> Any:
+    return np.round(np.asarray(values, dtype=np.float64), 3).tolist()
+
+
+def _rounded(values: npt.NDArray[Any], digits: int) -> list[float]:
+    return [round(float(value), digits) for value in values]

@@ -1,0 +1,223 @@
+"""Sections on what the numbers rest on: controls, data, missing sets, runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.figures.style import label
+from pfrnn.reporting.matrices import rebuild_command, significant_count
+from pfrnn.reporting.numbers import DASH, decimals_for, number, seconds_text, significant
+from pfrnn.reporting.paper.numbers import numbers_of
+from pfrnn.reporting.units import Reading, reading_of
+from pfrnn.reporting.views import Part, PlainRow, PlainTable
+
+
+def controls_part(lookup: Lookup) -> Part:
+    """Compare every final at fixed size with the best control on the same test rows."""
+    results = lookup.evidence.results
+    rows = []
+    for dataset in sorted(set(results["dataset"])):
+        reading = reading_of(dataset)
+        controls = {
+            name: value
+            for name, value in lookup.controls(dataset).items()
+            if "exact" not in name  # a floor that knows the true model, not a control to beat
+        }
+        higher = reading.metric == "accuracy"
+        best = (max if higher else min)(controls, key=controls.__getitem__) if controls else None
+        for variant in dict.fromkeys(results[results["dataset"] == dataset]["variant"]):
+            ours = lookup.ours(dataset, variant)
+            if ours is None:
+                continue
+            if best is None:
+                compared = ("no control recorded", DASH, DASH)
+            else:
+                value = controls[best]
+                wins = ours.mean > value if higher else ours.mean < value
+                compared = (
+                    best.replace("_", " "),
+                    number(value, decimals_for(value)),
+                    "better than the control" if wins else "not better than the control",
+                )
+            mean = number(ours.mean, decimals_for(ours.mean))
+            texts = (dataset, label(variant), f"{reading.metric}, {reading.unit}", mean, *compared)
+            rows.append(PlainRow(texts, dataset, variant))
+    header = ("data set", "variant", "metric", "ours", "best control", "its value", "verdict")
+    table = PlainTable("Each variant at fixed size against the best control.", header, tuple(rows))
+    return Part(
+        "controls",
+        "Controls",
+        (
+            "A control knows nothing of the sequence: persistence repeats the last observed value, "
+            "the map centre is answered always, the majority class likewise. A model that does not "
+            "beat it has learned nothing useful. The exact posterior, where given, knows the true "
+            "model: no method can beat it on average.",
+        ),
+        (table,) if rows else (),
+    )
+
+
+def data_part(lookup: Lookup) -> Part:
+    """State of every data set: what it is, how many sequences, what was capped."""
+    evidence = lookup.evidence
+    rows = []
+    for name in dict.fromkeys((*evidence.study.datasets, *sorted(evidence.cards))):
+        card = evidence.cards.get(name)
+        if card is None:
+            why = evidence.study.missing.get(name, "not prepared in this tier")
+            rows.append(PlainRow((name, lookup.state(name), why, DASH, DASH, DASH, DASH), name))
+            continue
+        sequences = ", ".join(f"{split} {count:,}" for split, count in card["sequences"].items())
+        capped = ", ".join(f"{split} from {count:,}" for split, count in card["capped"].items())
+        notes = " ".join(card["notes"])
+        rows.append(
+            PlainRow(
+                (
+                    name,
+                    str(card["state"]),
+                    str(card["state_note"]) or "as published",
+                    sequences,
+                    capped or "not capped",
+                    f"{card['target']} [{card['unit']}]",
+                    notes or "none",
+                ),
+                name,
+            )
+        )
+    header = ("data set", "state", "why", "sequences", "capped", "target", "notes")
+    table = PlainTable("State of the data behind every number.", header, tuple(rows))
+    return Part(
+        "data",
+        "Data",
+        (
+            "whole: the publisher's file with a known digest. excerpt: part of it. unverified: a "
+            "file whose digest nobody could compare. simulated: drawn here from a seed. missing: "
+            "could not be had.",
+        ),
+        (table,),
+    )
+
+
+def missing_part(lookup: Lookup) -> Part:
+    """Missing data sets, why, and the two ways to add them."""
+    study = lookup.evidence.study
+    if not study.missing:
+        return Part("missing", "Missing data sets", ("None: every data set of this tier was had.",))
+    rows = []
+    for name, reason in sorted(study.missing.items()):
+        files = ", ".join(study.missing_files.get(name, [])) or "see `pfrnn datasets`"
+        rows.append(PlainRow((name, reason, files, f"data/raw/{name}/"), name))
+    table = PlainTable(
+        "Missing sets and the files that would add them.",
+        ("data set", "why it is missing", "files", "folder"),
+        tuple(rows),
+    )
+    return Part(
+        "missing",
+        "Missing data sets",
+        (
+            "Two ways to add a set, then run the same command again; only what is new is computed:",
+            "1. Put the publisher's files, under the publisher's names, into the folder in the "
+            "table.",
+            "2. Set PFRNN_DATA_MIRROR to a folder or base address that holds SET/FILE for each "
+            "file (with a network and without a mirror, the publisher's own address is tried).",
+        ),
+        (table,),
+    )
+
+
+def runs_part(lookup: Lookup) -> Part:
+    """One line a final: setting, cost, device, commit, and the command that rebuilds it."""
+    evidence = lookup.evidence
+    rows = []
+    for final, group in evidence.results.groupby("final_id", sort=True):
+        row: dict[str, Any] = {str(name): value for name, value in group.iloc[0].items()}
+        run = evidence.runs.get(str(final), {})
+        rows.append(
+            PlainRow(
+                (
+                    str(final),
+                    f"{group['repetition'].nunique()}",
+                    str(run.get("diverged", "not recorded")),
+                    significant_count(row["parameters"]),
+                    significant_count(row["budget_configurations"]),
+                    seconds_text(row["search_seconds"]),
+                    seconds_text(row["final_seconds"]),
+                    str(row["device"]),
+                    str(row["commit"])[:12],
+                    rebuild_command(evidence.study.tier, str(final)),
+                ),
+                str(row["dataset"]),
+                str(row["variant"]),
+            )
+        )
+    header = (
+        "final",
+        "repetitions",
+        "diverged",
+        "parameters",
+        "configurations searched",
+        "search",
+        "final runs",
+        "device",
+        "commit",
+        "rebuild",
+    )
+    table = PlainTable("Every final run behind the tables.", header, tuple(rows))
+    return Part("runs", "Runs and budgets", (), (table,) if rows else ())
+
+
+def units_part(lookup: Lookup) -> Part:
+    """RMSE, MAE and MSE of each regression set with persistence beside, and the reading."""
+    rows = []
+    for dataset in ("nasdaq", "aep", "air", "pm"):
+        reading = reading_of(dataset)
+        printed = [n.printed.value for n in numbers_of(1) if n.dataset == dataset and n.variant]
+        spread = f"{significant(min(printed))} to {significant(max(printed))}"
+        metrics = {name: Reading(name, 1.0, "", True, "") for name in ("rmse", "mae", "mse")}
+        controls = {
+            name: lookup.controls(dataset, one).get("persistence", math.nan)
+            for name, one in metrics.items()
+        }
+        ours = {
+            name: lookup.ours(dataset, "pf_lstm", "fixed", one) for name, one in metrics.items()
+        }
+        cells = [
+            f"{significant(ours[name].mean) if ours[name] else 'not run'} / "  # type: ignore[union-attr]
+            f"{significant(controls[name]) if math.isfinite(controls[name]) else 'not run'}"
+            for name in metrics
+        ]
+        unit = lookup.evidence.cards.get(dataset, {}).get("unit", "not prepared")
+        doubt = "stated" if reading.certain else "inferred"
+        rows.append(
+            PlainRow(
+                (dataset, spread, *cells, str(unit), f"{reading.unit} ({doubt})", reading.why),
+                dataset,
+            )
+        )
+    header = (
+        "data set",
+        "paper prints",
+        "RMSE: PF-LSTM / persistence",
+        "MAE: PF-LSTM / persistence",
+        "MSE: PF-LSTM / persistence",
+        "our unit",
+        "verdict on the unit",
+        "why",
+    )
+    return Part(
+        "units",
+        "Units of the regression tables",
+        (
+            "The paper prints regression losses without a unit and names no target. Ours are given "
+            "as RMSE, MAE and MSE in the target's unit, with persistence on the same test rows.",
+        ),
+        (PlainTable("Which reading of the printed numbers fits.", header, tuple(rows)),),
+    )
+
+
+def _mean_text(lookup: Lookup, dataset: str, reading: Reading) -> str:
+    ours = lookup.ours(dataset, "pf_lstm", "fixed", reading)
+    return significant(ours.mean) if ours else "not run"

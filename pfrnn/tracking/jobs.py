@@ -1,0 +1,235 @@
+"""Run records on disk as plain values for a tracking store: a job and its members.
+
+Curves are thinned; the full ones stay in ``history.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfrnn.errors import RecordError
+from pfrnn.files import read_json, sha256_file
+
+CURVE_POINTS = 30
+RECORD_FILES = ("run.json", "members.csv", "history.csv", "test.csv")
+_MEMBER_SETTINGS = ("learning_rate", "clip", "l2", "repetition", "seed")
+
+Curve = tuple[tuple[int, float], ...]
+
+
+class Member(NamedTuple):
+    """One trained model: what becomes a child run."""
+
+    name: str
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+    curves: Mapping[str, Curve]
+
+
+class Job(NamedTuple):
+    """One record folder: what becomes a parent run.
+
+    Attributes:
+        key: ``<tier>/<block or final id>``, unique in a store.
+        experiment: the data set.
+        digest: of the record's files; equal digests mean nothing to do.
+        finished_ms: when ``run.json`` was written, milliseconds since 1970.
+    """
+
+    key: str
+    experiment: str
+    digest: str
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+    members: tuple[Member, ...]
+    finished_ms: int
+
+
+def record_folders(results: Path) -> list[Path]:
+    """Return the folders of all finished jobs: those that hold a ``run.json``."""
+    found = [
+        path.parent for kind in ("search", "final") for path in results.glob(f"{kind}/**/run.json")
+    ]
+    return sorted(found)
+
+
+def key_of(folder: Path, results: Path) -> str:
+    """Return a job's key: the tier and its path below the tier's results."""
+    return f"{results.name}/{folder.relative_to(results).as_posix()}"
+
+
+def record_digest(folder: Path) -> str:
+    """Digest the record's files."""
+    digest = hashlib.sha256()
+    for name in RECORD_FILES:
+        if (folder / name).exists():
+            digest.update(f"{name}:{sha256_file(folder / name)};".encode())
+    return digest.hexdigest()
+
+
+def read_job(folder: Path, results: Path) -> Job:
+    """Read one record folder."""
+    run = _read_run(folder)
+    kind, experiment, variant = folder.relative_to(results).parts[:3]
+    shared = _flat({key: value for key, value in run.items() if not isinstance(value, list)})
+    tags = {
+        "tier": results.name,
+        "kind": kind,
+        "variant": variant if kind == "search" else variant.rsplit("-", 2)[0],
+        "job": folder.relative_to(results).as_posix(),
+    }
+    histories = _histories(folder)
+    tests = _tests(folder)
+    members = tuple(
+        _member(row, kind, tags, histories.get(row["member"], []), tests)
+        for row in _rows(folder / "members.csv")
+    )
+    scores = [score for member in members if (score := member.metrics.get("val_score")) is not None]
+    return Job(
+        key=key_of(folder, results),
+        experiment=experiment,
+        digest=record_digest(folder),
+        parameters=shared,
+        tags=tags | _origin(shared),
+        metrics={"best_val_score": min(scores)} if scores else {},
+        members=members,
+        finished_ms=int((folder / "run.json").stat().st_mtime * 1000),
+    )
+
+
+def _origin(shared: Mapping[str, str]) -> dict[str, str]:
+    """Tags that say where a number came from, under short names."""
+    names = ("commit", "dirty", "source_digest", "data_digest", "data_state", "fidelity", "device")
+    found = {}
+    for name in names:
+        matches = [key for key in shared if key == name or key.endswith(f".{name}")]
+        if matches:
+            found[name] = shared[min(matches, key=len)]
+    return found
+
+
+def _read_run(folder: Path) -> dict[str, Any]:
+    try:
+        run = read_json(folder / "run.json")
+    except ValueError as error:
+        raise RecordError(
+            f"{folder / 'run.json'}: not JSON ({error}); delete it and run again"
+        ) from error
+    if not isinstance(run, dict):
+        raise RecordError(f"{folder / 'run.json'}: expected an object, got {type(run).__name__}")
+    return run
+
+
+def _member(
+    row: Mapping[str, str],
+    kind: str,
+    tags: Mapping[str, str],
+    history: list[dict[str, str]],
+    tests: Mapping[str, Mapping[str, float]],
+) -> Member:
+    name = f"repetition {row['repetition']}" if kind == "final" else f"member {row['member']}"
+    settings = {key: row[key] for key in _MEMBER_SETTINGS if row.get(key)}
+    left = {
+        key: value
+        for key, value in row.items()
+        if key not in (*_MEMBER_SETTINGS, "member", "status")
+    }
+    best = int(row["best_epoch"]) if row.get("best_epoch") else None
+    metrics = _numbers(left)
+    if kind == "final":
+        metrics |= tests.get(row["repetition"], {})
+    member_tags = {**tags, "status": row.get("status", "")}
+    return Member(name, settings, member_tags, metrics, _curves(history, best))
+
+
+def _curves(history: list[dict[str, str]], best: int | None) -> dict[str, Curve]:
+    """Thinned curves of one member; the best epoch is always among the points."""
+    rows = thin(
+        history, CURVE_POINTS, keep=lambda row: best is not None and int(row["epoch"]) == best
+    )
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        values = {key: value for key, value in row.items() if key not in ("member", "epoch")}
+        for key, value in _numbers(values).items():
+            curves.setdefault(f"curve/{key}", []).append((int(row["epoch"]), value))
+    return {key: tuple(points) for key, points in curves.items()}
+
+
+def thin(
+    rows: list[dict[str, str]], limit: int, keep: Callable[[dict[str, str]], bool]
+) -> list[dict[str, str]]:
+    """Return at most ``limit`` evenly spaced rows, the first and the last among them.
+
+    A row for which ``keep`` holds takes the place of the nearest evenly spaced inner one.
+    """
+    count = len(rows)
+    if count <= limit:
+        return rows
+    chosen = {round(index * (count - 1) / (limit - 1)) for index in range(limit)}
+    for index, row in enumerate(rows):
+        if keep(row) and index not in chosen:
+            inner = chosen - {0, count - 1}
+            chosen.remove(min(inner, key=lambda other: abs(other - index)))
+            chosen.add(index)
+    return [rows[index] for index in sorted(chosen)]
+
+
+def _histories(folder: Path) -> dict[str, list[dict[str, str]]]:
+    histories: dict[str, list[dict[str, str]]] = {}
+    for row in _rows(folder / "history.csv"):
+        histories.setdefault(row["member"], []).append(row)
+    return histories
+
+
+def _tests(folder: Path) -> dict[str, dict[str, float]]:
+    """Test values of a final: {repetition: {"test/<metric>": value}}."""
+    tests: dict[str, dict[str, float]] = {}
+    if (folder / "test.csv").exists():
+        for row in _rows(folder / "test.csv"):
+            values = _numbers({f"test/{row['metric']}": row["value"]})
+            tests.setdefault(row["repetition"], {}).update(values)
+    return tests
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as source:
+            return list(csv.DictReader(source))
+    except FileNotFoundError as error:
+        raise RecordError(
+            f"{path}: missing beside run.json; delete the folder and run again"
+        ) from error
+
+
+def _numbers(values: Mapping[str, str | None]) -> dict[str, float]:
+    """The entries that are finite numbers."""
+    found = {}
+    for key, text in values.items():
+        try:
+            number = float(text) if text else math.nan
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            found[key] = number
+    return found
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested plain data as {dotted path: text}; lists as text."""
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{path}.")
+        elif value is not None:
+            found[path] = (
+                ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            )
+    return found
