@@ -9,6 +9,7 @@ import pytest
 
 import pfrnn.plan
 import pfrnn.workload
+from pfrnn.cli.grid import grid_counts
 from pfrnn.config import load_config, merge
 from pfrnn.data.base import Card, Dataset, Protocol
 from pfrnn.errors import ConfigError
@@ -72,6 +73,20 @@ def test_the_papers_grid_has_the_size_derived_from_its_text() -> None:
     assert len(plan.cells) == 13 * (len(VARIANTS) + 4)
 
 
+def test_grid_command_prints_the_papers_counts() -> None:
+    counts = grid_counts(plan_of({}), dict.fromkeys(SETS, 1000))
+    assert counts["grid_points"] == {"fixed": [36], "best": [216]}
+    total = counts["total"]
+    assert (total["search_runs"], total["search_blocks"]) == (15912, 1326)
+    # 247 finals of 6 repetitions, and 26 ensembles of 30 or 20 members.
+    assert total["blocks"] == 1326 + 247 + 26 == 1599
+    assert total["final_runs"] == 247 * 6 + 2 * (3 * 30 + 10 * 20) == 1482 + 580
+    assert total["runs"] == 17974
+    parts = counts["datasets"].values()
+    assert sum(part["blocks"] for part in parts) == 1599
+    assert sum(part["steps"] for part in parts) == total["steps"]
+
+
 def test_variants_that_fix_only_the_particles_share_the_main_variants_blocks() -> None:
     plan = plan_of({})
     blocks = {(cell.dataset, cell.variant, cell.size_rule): set(cell.blocks) for cell in plan.cells}
@@ -90,7 +105,13 @@ def test_ids_are_unique_and_found_again() -> None:
         assert plan.block(block.id) == block
     for cell in plan.cells[::31]:
         assert plan.cell(cell.final_id) == plan.cell(cell.selection_id) == cell
-    assert len({cell.final_id for cell in plan.cells}) == len(plan.cells)
+    # P20 and P30 are the main variant at one of its two numbers of particles: on each set one of
+    # them shares the main variant's final.
+    assert len({cell.final_id for cell in plan.cells}) == len(plan.cells) - 13 == 273
+    for cell in plan.cells:
+        found = plan.cell(cell.final_id)
+        assert found.blocks == cell.blocks
+        assert found.digest == cell.digest
     with pytest.raises(KeyError):
         plan.block("search/air/lstm/h1-k0-b1-0000000000")
 

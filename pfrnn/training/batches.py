@@ -77,7 +77,7 @@ def gather(split: DeviceSplit, index: npt.NDArray[np.int64]) -> Batch:
     host = split.host_length[index]
     lengths = tuple(int(n) for n in host.max(1))
     steps = max(lengths)
-    rows = torch.as_tensor(index, device=split.x.device)
+    rows = torch.tensor(index, device=split.x.device)
     # Members first in memory, so that a layer reads (M, T * N, D) without another copy.
     x = split.x[:, :steps][rows].transpose(1, 2).contiguous().transpose(0, 1)
     if split.y.dim() == 3:

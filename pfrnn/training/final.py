@@ -93,11 +93,8 @@ def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None
     rows: list[dict[str, Any]] = []
     for place, member in enumerate(job.members):
         tables = [contributions(card, one.prediction[place], split.y, split.mask) for one in passes]
-        axes = (job.dataset, "sampling", member.repetition)
-        seed = derive_seed(config.seed, *axes) % 2**32
-        rows += metric_rows(
-            tables, config.evaluation.bootstrap, seed, member.repetition, member.seed
-        )
+        seed = derive_seed(config.seed, job.dataset, "sampling", member.repetition)
+        rows += metric_rows(tables, config.evaluation.bootstrap, seed, member)
     folder = places.results / job.id
     write_table(folder / "test.csv", TEST_COLUMNS, rows)
     repetitions = [member.repetition for member in job.members]
