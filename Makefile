@@ -52,6 +52,7 @@ report: $(READY)
 	$(BIN)/python -m pfrnn report --tier gpu --results reports --out reports
 
 ui: $(READY)
+	$(BIN)/python -m pfrnn mlflow-import
 	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT)
 
 schema: $(READY)
