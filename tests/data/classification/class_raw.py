@@ -87,10 +87,11 @@ def uid(folder):
 
 
 def sentences(count, seed, words=40):
-    """Random sentences of 3 to 12 invented words (letters only)."""
-    random = np.random.default_rng(seed)
+    """Random sentences of 3 to 12 words out of 40 invented ones (letters only)."""
     letters = np.array(list("bcdfgklmnprst"))
-    known = ["".join(random.choice(letters, 5)) for _ in range(words)]
+    pool = np.random.default_rng(0)
+    known = ["".join(pool.choice(letters, 5)) for _ in range(words)]
+    random = np.random.default_rng(seed)
     return [" ".join(random.choice(known, random.integers(3, 13))) for _ in range(count)]
 
 

@@ -111,7 +111,7 @@ def test_params_file_states_every_default(name):
 def test_card_is_complete(name):
     card = dataset(name).card
     assert card.name == name
-    assert card.origin and card.citation and card.licence and card.target
+    assert all([card.origin, card.citation, card.licence, card.target])
     for accepted in [*(d for f in card.files for d in f.sha256), *card.tables]:
         kind, digits = parse_digest(accepted)
         assert len(digits) == {"sha256": 64, "md5": 32, "sha1": 40}[kind]

@@ -298,7 +298,7 @@ def test_gas_archive_holds_an_archive(whole, tmp_path):
     assert digest("gas", tmp_path / "out") == digest("gas", whole["gas"])
     with zipfile.ZipFile(outer, "w") as opened:
         opened.write(inner, inner.name)
-    with pytest.raises(DataError, match="has no member 'HT_Sensor_metadata.dat'"):
+    with pytest.raises(DataError, match=r"has no member 'HT_Sensor_metadata\.dat'"):
         extract_member(outer, members["HT_Sensor_metadata.dat"], tmp_path / "again")
 
 
