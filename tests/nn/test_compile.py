@@ -59,6 +59,18 @@ def test_layer_compiles_in_one_graph(cls, layers):
     assert compiled(x, num_particles=3)[1].hidden.shape == (layers, N, 3, H)
 
 
+@pytest.mark.parametrize("cls", LAYERS)
+def test_compiled_step_serves_every_length(cls):
+    layer = cls(D, H, 2, num_particles=K).eval()
+    for steps in (2, 5):
+        x, (noise, uniforms) = torch.randn(steps, N, D), noise_of(2, steps, N)
+        layer.compile_step(None)
+        want, _ = layer(x, noise=noise, uniforms=uniforms)
+        layer.compile_step("aot_eager")
+        got, _ = layer(x, noise=noise, uniforms=uniforms)
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("cls", CELLS)
 def test_cell_exports_with_dynamic_batch(cls):
     cell = cls(D, H, num_particles=K).eval()
