@@ -230,3 +230,29 @@ def test_nasdaq_is_an_excerpt_with_its_own_split(prepared: Callable[..., Prepare
     assert card.state == "excerpt"
     assert "4,517 of 40,560" in card.state_note
     assert any("not DA-RNN's rows" in note for note in card.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "control", "shown"),
+    [
+        ("air", "persistence", {"rmse": "3.80", "mae": "2.32", "mse": "14.4"}),
+        ("air", "linear_autoregression", {"mse": "10.3"}),
+        ("aep", "persistence", {"rmse": "66.4", "mae": "26.6"}),
+        ("aep", "linear_autoregression", {"rmse": "60.1", "mae": "26.8"}),
+        ("pm", "persistence", {"rmse": "22.2"}),
+        ("pm", "linear_autoregression", {"rmse": "21.9"}),
+        ("nasdaq", "persistence", {"rmse": "0.78"}),
+        ("nasdaq", "linear_changes", {"rmse": "0.24"}),
+        ("arem", "majority", {"accuracy": "15.8"}),
+        ("arem", "logistic_regression", {"accuracy": "81.8"}),
+    ],
+)
+def test_numbers_of_the_protocol_page(
+    name: str, control: str, shown: dict[str, str], prepared: Callable[..., Prepared]
+) -> None:
+    """The numbers that docs/protocols.md prints come out of the default protocols."""
+    page = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()
+    for metric, text in shown.items():
+        digits = len(text.partition(".")[2])
+        assert f"{prepared(name).card.controls[control][metric]:.{digits}f}" == text
+        assert text in page
