@@ -145,7 +145,7 @@ def test_members_share_no_gradient(tmp_path):
     second = run(
         problem,
         path,
-        search_members([calm, Setting(1e30, 5.0, 1e-4)], 1, "toy_regression"),
+        search_members([calm, Setting(1e300, 5.0, 1e-4)], 1, "toy_regression"),
         tmp_path / "b",
     )
     assert second.progress[1].status == "diverged"
