@@ -52,10 +52,11 @@ report: $(READY)
 	$(BIN)/python -m pfrnn report --tier gpu --results reports --out reports
 
 ui: $(READY)
+	$(BIN)/python -m pfrnn mlflow-import
 	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT)
 
 schema: $(READY)
-	$(BIN)/python workflow/scripts/write_schema.py
+	$(BIN)/python -m pfrnn.schema workflow/schemas/params.schema.json
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

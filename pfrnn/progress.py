@@ -76,7 +76,7 @@ def _seconds(record: Path) -> float | None:
         run: dict[str, Any] = read_json(record)
     except ValueError:
         return None
-    value = run.get("seconds", run.get("wall_seconds"))
+    value = run.get("wall_seconds")
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pfrnn.config import json_schema
 from pfrnn.data.registry import dataset, dataset_names
+from pfrnn.files import write_json
 
 
 def params_schema() -> dict[str, Any]:
@@ -24,3 +26,7 @@ def params_schema() -> dict[str, Any]:
         properties[name] = protocol
     schema["properties"]["datasets"] |= {"properties": properties, "additionalProperties": False}
     return schema
+
+
+if __name__ == "__main__":
+    write_json(sys.argv[1], params_schema())

@@ -25,7 +25,7 @@ def test_states_of_a_job(tmp_path: Path, log: Path) -> None:
     assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "no space left on device")
     record = tmp_path / JOB / "run.json"
     record.parent.mkdir(parents=True)
-    record.write_text('{"seconds": 2.5}')
+    record.write_text('{"wall_seconds": 2.5}')
     assert job_state(tmp_path, JOB) == JobState(JOB, "done", "", 2.5)
 
 

@@ -30,8 +30,12 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Retrain and test."""
+    from pfrnn.cli._device import leased
     from pfrnn.cli._plan import planned
-    from pfrnn.training.final import run_final
 
     plan, places = planned(parsed, "final")
-    run_final(plan, parsed.final, places, parsed.device)
+    # CUDA must see the leased device only, so torch comes after the lease.
+    with leased(parsed.device, plan.config.execution.device):
+        from pfrnn.training.final import run_final
+
+        run_final(plan, parsed.final, places, parsed.device)

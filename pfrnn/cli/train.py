@@ -30,8 +30,12 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Train the block."""
+    from pfrnn.cli._device import leased
     from pfrnn.cli._plan import planned
-    from pfrnn.training.block import train_block
 
     plan, places = planned(parsed, "block")
-    train_block(plan, parsed.block, places, parsed.device)
+    # CUDA must see the leased device only, so torch comes after the lease.
+    with leased(parsed.device, plan.config.execution.device):
+        from pfrnn.training.block import train_block
+
+        train_block(plan, parsed.block, places, parsed.device)

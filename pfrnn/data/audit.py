@@ -22,11 +22,12 @@ def check_contract(arrays: Arrays, task: Task) -> None:
     if tuple(arrays.splits) != SPLITS:
         raise DataError(f"splits: expected {', '.join(SPLITS)}, got {', '.join(arrays.splits)}")
     for name, split in arrays.splits.items():
-        for fault in _faults(split, arrays, task):
+        # Values can be looked at only where the shapes are right.
+        for fault in _wrong_shapes(split, arrays, task) or _wrong_values(split, arrays, task):
             raise DataError(f"prepared arrays, split {name}: {fault}")
 
 
-def _faults(split: Split, arrays: Arrays, task: Task) -> list[str]:
+def _wrong_shapes(split: Split, arrays: Arrays, task: Task) -> list[str]:
     count, steps = split.mask.shape
     tokens = arrays.vocabulary > 0
     y_type = "int64" if task == "classification" else "float32"
@@ -47,7 +48,14 @@ def _faults(split: Split, arrays: Arrays, task: Task) -> list[str]:
     ]
     if len(split.length) != count or len(split.y) != count or not count:
         faults.append(f"expected {count} > 0 sequences in every array")
-        return faults
+    if not tokens and split.x.ndim == 3 and len(arrays.features) != split.x.shape[2]:
+        faults.append(f"features: {len(arrays.features)} names for {split.x.shape[2]} columns")
+    return faults
+
+
+def _wrong_values(split: Split, arrays: Arrays, task: Task) -> list[str]:
+    steps = split.mask.shape[1]
+    faults = []
     if not np.isfinite(split.x).all() or not np.isfinite(split.y).all():
         faults.append("x or y has a value that is not finite")
     if split.length.min() < 1 or split.length.max() > steps:
@@ -57,8 +65,6 @@ def _faults(split: Split, arrays: Arrays, task: Task) -> list[str]:
         faults.append("mask is True in the padding")
     if (split.rows[~valid] != -1).any():
         faults.append("rows: expected -1 in the padding")
-    if not tokens and split.x.ndim == 3 and len(arrays.features) != split.x.shape[2]:
-        faults.append(f"features: {len(arrays.features)} names for {split.x.shape[2]} columns")
     if task == "classification" and not (
         split.y.min() >= 0 and split.y.max() < len(arrays.classes)
     ):

@@ -39,11 +39,14 @@ class RawFile(NamedTuple):
             another digest is known it carries its kind: ``md5:...``, ``sha1:...`` or ``git:...``
             (the blob id of ``git hash-object --no-filters``).
         optional: True for a file that only a named alternative of the protocol needs.
+        excerpts: digests of known excerpts. With some known, another file beside a PARTIAL.md is
+            refused like any unknown one; with none known, any file may call itself an excerpt.
     """
 
     name: str
     sha256: tuple[str, ...] = ()
     optional: bool = False
+    excerpts: tuple[str, ...] = ()
 
 
 class Address(NamedTuple):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from pfrnn.data.base import Split
 from pfrnn.data.scaling import Floats, fit_scaler
 
-RIDGE = 1e-3
+# Penalty a row on standardised columns: enough to invert collinear ones, too little to bias.
+RIDGE = 1e-6
 
 
 def regression_scores(
@@ -74,8 +75,7 @@ def linear_autoregression(
 ) -> Floats:
     """Predict the target of row r + 1 linearly from its last ``lags`` values.
 
-    Ridge regression (penalty 1e-3 a row on standardised lags: it only tames collinear lags),
-    fitted to the training rows whose target was observed.
+    Ridge regression, fitted to the training rows whose target was observed.
 
     Args:
         filled: (rows,) target with gaps filled causally, in its unit.
@@ -90,14 +90,41 @@ def linear_autoregression(
     last = np.arange(train.start + lags - 1, train.stop - 1)
     last = last[observed[last + 1]]
     offsets = np.arange(lags)
-    design = filled[last[:, None] - offsets]
+    at = filled[np.maximum(rows[..., None] - offsets, 0)]
+    return _ridge(filled[last[:, None] - offsets], filled[last + 1], at)[..., None]
+
+
+def linear_changes(
+    inputs: Floats, target: Floats, train: range, rows: npt.NDArray[np.int64]
+) -> Floats:
+    """Predict the target of row r + 1: its value at r plus a linear function of input changes.
+
+    Prices wander, so a regression of levels does not carry over to later days; one of changes
+    does.
+
+    Args:
+        inputs: (rows, D); row r holds the inputs known for predicting row r + 1.
+        target: (rows,), in its unit.
+        train: the training rows.
+        rows: (N, T) input rows r to predict at.
+
+    Returns:
+        (N, T, 1).
+    """
+    change = np.diff(inputs, axis=0, prepend=inputs[:1])
+    last = np.arange(train.start + 1, train.stop - 1)
+    step = _ridge(change[last], target[last + 1] - target[last], change[rows])
+    return (target[rows] + step)[..., None]
+
+
+def _ridge(design: Floats, y: Floats, at: Floats) -> Floats:
+    """Fit y to standardised columns of ``design`` (n, D), evaluate at (..., D)."""
     scaler = fit_scaler(design)
     x = (design - scaler.mean) / scaler.std
-    y = filled[last + 1]
-    gram = x.T @ x + RIDGE * len(x) * np.eye(lags)
+    gram = x.T @ x + RIDGE * len(x) * np.eye(x.shape[1])
     weights = np.linalg.solve(gram, x.T @ (y - y.mean()))
-    at = filled[np.maximum(rows[..., None] - offsets, 0)]
-    return (((at - scaler.mean) / scaler.std) @ weights + y.mean())[..., None]
+    result: Floats = ((at - scaler.mean) / scaler.std) @ weights + y.mean()
+    return result
 
 
 def majority(train_labels: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pfrnn.data.base import SPLITS, Arrays
+from pfrnn.data.base import SPLITS, Arrays, Split
 from pfrnn.data.controls import linear_autoregression, persistence
 from pfrnn.data.scaling import Floats, carry_forward, fit_scaler
 from pfrnn.data.splits import by_time
@@ -52,6 +52,59 @@ def calendar(steps: npt.NDArray[np.int64], per_day: int) -> dict[str, Floats]:
     }
 
 
+class Scaled(NamedTuple):
+    """A series ready for windows: standardised on training rows, gaps filled causally.
+
+    Attributes:
+        x: (rows, D) float32 inputs.
+        y: (rows, 1) float32 target.
+        observed: (rows,), where the target was measured.
+        past: (rows,) target in its unit, gaps filled.
+        mean: the target's training mean.
+        std: the target's training standard deviation.
+        features: names of the inputs.
+    """
+
+    x: npt.NDArray[np.float32]
+    y: npt.NDArray[np.float32]
+    observed: npt.NDArray[np.bool_]
+    past: Floats
+    mean: float
+    std: float
+    features: tuple[str, ...]
+
+
+def scale_series(series: Series, train: npt.NDArray[np.bool_]) -> Scaled:
+    """Standardise with the observed values of training rows, fill gaps by the value before.
+
+    Args:
+        series: the time series.
+        train: (rows,), True for training rows.
+    """
+    observed = ~np.isnan(series.values)
+    scaler = fit_scaler(series.values[train], observed[train])
+    filled = carry_forward(series.values, observed, scaler.mean)
+    target = series.target
+    measured = observed[:, target]
+    inputs = [scaler.apply(filled)]
+    features = list(series.names)
+    if not measured.all():
+        inputs.append(measured[:, None].astype(np.float32))
+        features.append(f"{series.names[target]} observed")
+    if series.known:
+        inputs.append(np.stack(list(series.known.values()), axis=1).astype(np.float32))
+        features += list(series.known)
+    return Scaled(
+        x=np.concatenate(inputs, axis=1),
+        y=inputs[0][:, [target]],
+        observed=measured,
+        past=filled[:, target],
+        mean=float(scaler.mean[target]),
+        std=float(scaler.std[target]),
+        features=tuple(features),
+    )
+
+
 def forecast_arrays(
     series: Series,
     *,
@@ -78,44 +131,81 @@ def forecast_arrays(
     Returns:
         Arrays with predictions of persistence, seasonal persistence and linear autoregression.
     """
-    parts = by_time(len(series.values), validation, test)
-    train = slice(parts["train"].start, parts["train"].stop)
-    observed = ~np.isnan(series.values)
-    scaler = fit_scaler(series.values[train], observed[train])
-    filled = carry_forward(series.values, observed, scaler.mean)
-    target_observed = observed[:, series.target]
-    inputs = [scaler.apply(filled)]
-    features = list(series.names)
-    if not target_observed.all():
-        inputs.append(target_observed[:, None].astype(np.float32))
-        features.append(f"{series.names[series.target]} observed")
-    if series.known:
-        inputs.append(np.stack(list(series.known.values()), axis=1).astype(np.float32))
-        features += list(series.known)
-    x = np.concatenate(inputs, axis=1)
-    y = scaler.apply(filled)[:, [series.target]]
+    rows = len(series.values)
+    parts = by_time(rows, validation, test)
+    train = parts["train"]
+    scaled = scale_series(series, np.arange(rows) < train.stop)
     splits = {
         name: forecast_split(
-            x, y, target_observed, parts[name], window, stride if name == "train" else window
+            scaled.x,
+            scaled.y,
+            scaled.observed,
+            parts[name],
+            window,
+            stride if name == "train" else window,
         )
         for name in SPLITS
     }
-    past = filled[:, series.target]
+    return _arrays(scaled, splits, train, scaled.observed, season, lags)
+
+
+def assigned_arrays(
+    series: Series,
+    validation: npt.NDArray[np.bool_],
+    test: npt.NDArray[np.bool_],
+    *,
+    window: int,
+    season: int,
+    lags: int,
+) -> Arrays:
+    """Give single rows to the splits, as a published random split does; it leaks by its nature.
+
+    All splits have the same windows over the whole series; a step counts in the split that its
+    predicted row belongs to.
+
+    Args:
+        series: the time series.
+        validation: (rows,), rows whose prediction counts for validation.
+        test: likewise for test; train is the rest.
+        window: steps a sequence; windows do not overlap.
+        season: steps of a season, for seasonal persistence.
+        lags: past values of the linear autoregression.
+    """
+    rows = range(len(series.values))
+    member = {"train": ~validation & ~test, "validation": validation, "test": test}
+    scaled = scale_series(series, member["train"])
+    splits = {
+        name: forecast_split(
+            scaled.x, scaled.y, scaled.observed & member[name], rows, window, window
+        )
+        for name in SPLITS
+    }
+    return _arrays(scaled, splits, rows, scaled.observed & member["train"], season, lags)
+
+
+def _arrays(
+    scaled: Scaled,
+    splits: Mapping[str, Split],
+    train: range,
+    fit_on: npt.NDArray[np.bool_],
+    season: int,
+    lags: int,
+) -> Arrays:
+    """Add the controls; the autoregression is fitted to rows of ``train`` where ``fit_on``."""
     rows = splits["test"].rows
-    missing = int((~target_observed).sum())
+    missing = int((~scaled.observed).sum())
+    total = len(scaled.past)
     return Arrays(
         splits=splits,
-        target_mean=(float(scaler.mean[series.target]),),
-        target_std=(float(scaler.std[series.target]),),
-        features=tuple(features),
-        notes=(f"Target missing in {missing} of {len(past)} rows: masked, carried forward.",)
+        target_mean=(scaled.mean,),
+        target_std=(scaled.std,),
+        features=scaled.features,
+        notes=(f"Target missing in {missing} of {total} rows: masked, carried forward.",)
         if missing
         else (),
         predictions={
-            "persistence": persistence(past, rows),
-            "seasonal_persistence": persistence(past, rows, season),
-            "linear_autoregression": linear_autoregression(
-                past, target_observed, parts["train"], rows, lags
-            ),
+            "persistence": persistence(scaled.past, rows),
+            "seasonal_persistence": persistence(scaled.past, rows, season),
+            "linear_autoregression": linear_autoregression(scaled.past, fit_on, train, rows, lags),
         },
     )

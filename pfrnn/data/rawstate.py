@@ -66,7 +66,9 @@ def inspect_raw(
     if not unknown:
         return RawState("whole", "", sha256)
     partial = folder / PARTIAL
-    if partial.is_file():
+    known = {file.name: file.excerpts for file in card.files}
+    is_excerpt = all(not known[name] or sha256[name] in known[name] for name in unknown)
+    if partial.is_file() and is_excerpt:
         note = " ".join(partial.read_text(encoding="utf-8").split())
         return RawState("excerpt", note, sha256)
     reason = _differs_in_content(dataset, folder)

@@ -7,6 +7,7 @@ only line ends, blank lines and a byte-order mark make no difference.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -174,6 +175,30 @@ def _number(table: TextTable, column: str, row: int, cell: str, decimal: str) ->
         shown = repr(cell) if cell else "an empty cell"
         raise DataError(f"{where}: expected a number, got {shown}; get the publisher's file")
     return value
+
+
+def times_of(table: TextTable, column: str, pattern: str) -> npt.NDArray[np.int64]:
+    """Read a column of times into seconds since 1970-01-01, without any time zone.
+
+    Args:
+        table: the table.
+        column: its column's name.
+        pattern: as for ``datetime.strptime``.
+
+    Raises:
+        DataError: a cell is not a time of this pattern, with its line and column.
+    """
+    seconds = np.empty(len(table.lines), dtype=np.int64)
+    for i, cell in enumerate(table.columns[column]):
+        try:
+            moment = dt.datetime.strptime(f"{cell} +0000", f"{pattern} %z")
+        except ValueError as error:
+            raise DataError(
+                f"{table.path}: line {table.lines[i]}, column {column!r}: expected a time like "
+                f"{pattern}, got {cell!r}; get the publisher's file"
+            ) from error
+        seconds[i] = int(moment.timestamp())
+    return seconds
 
 
 def check_steps(table: TextTable, times: npt.NDArray[np.int64], step: int, unit: str) -> None:

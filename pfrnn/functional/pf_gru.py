@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.batch_norm import apply_batch_norm
-from pfrnn.functional.linear import activate
+from pfrnn.functional.linear import activate, split
 from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
@@ -63,7 +63,8 @@ def pf_gru_step(
     Returns:
         The new state and what happened.
     """
-    raw, raw_scale, update = _blocks(state.hidden, projected, weights, switches)
+    x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
+    raw, raw_scale, update = _blocks(state.hidden, x_blocks, weights, switches)
     noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
     normed, own = apply_batch_norm(
         noisy,
@@ -76,7 +77,7 @@ def pf_gru_step(
     )
     candidate = activate(normed, switches.activation)
     hidden = torch.addcmul(candidate, update, state.hidden - candidate)
-    log_lik = log_likelihood(hidden, weights.observation, projected[..., -1:])
+    log_lik = log_likelihood(hidden, weights.observation, x_observed)
     return filter_update(state, hidden, None, log_lik, uniforms, switches, own, valid)
 
 
@@ -85,20 +86,17 @@ def _blocks(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the raw candidate, the raw noise scale and the update gate."""
     size = hidden.shape[-1]
-    wide = projected.unsqueeze(-2)
-    x_candidate = wide[..., 2 * size : 3 * size]
-    x_scale = wide[..., 3 * size : 4 * size]
+    x_gates, x_candidate, x_scale = split(projected.unsqueeze(-2), (2 * size, size, size))
     blocks = particle_product(hidden, weights.recurrent)
-    gates = torch.sigmoid(blocks[..., : 2 * size] + wide[..., : 2 * size])
-    update, reset = gates.chunk(2, -1)
+    scale: Tensor | None = None
+    if switches.gru_noise == "hidden":
+        blocks, scale = split(blocks, (2 * size, size))
+    update, reset = split(torch.sigmoid(blocks + x_gates), (size, size))
     inner = hidden if switches.reset_after else reset * hidden
-    products = particle_product(inner, weights.candidate)
-    raw = products[..., :size]
+    raw = particle_product(inner, weights.candidate)
+    if scale is None:
+        raw, scale = split(raw, (size, size))
     if switches.reset_after:
         bias = weights.candidate_bias
         raw = reset * (raw if bias is None else raw + bias[..., None, None, :])
-    if switches.gru_noise == "reset":
-        scale = products[..., size:]
-    else:
-        scale = blocks[..., 2 * size :]
     return raw + x_candidate, scale + x_scale, update

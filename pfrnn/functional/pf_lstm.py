@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.batch_norm import apply_batch_norm
-from pfrnn.functional.linear import activate
+from pfrnn.functional.linear import activate, split, tanh
 from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
@@ -65,11 +65,10 @@ def pf_lstm_step(
     if state.cell is None:
         raise ValueError("a PF-LSTM state needs a cell tensor, got None")
     size = state.hidden.shape[-1]
-    blocks = particle_product(state.hidden, weights.recurrent)
-    blocks = blocks + projected[..., :-1].unsqueeze(-2)
-    gates = torch.sigmoid(blocks[..., : 3 * size])
-    gate_in, forget, out = gates.chunk(3, -1)
-    raw, raw_scale = blocks[..., 3 * size :].chunk(2, -1)
+    x_blocks, x_observed = split(projected, (5 * size, 1))
+    blocks = particle_product(state.hidden, weights.recurrent) + x_blocks.unsqueeze(-2)
+    raw_gates, raw, raw_scale = split(blocks, (3 * size, size, size))
+    gate_in, forget, out = split(torch.sigmoid(raw_gates), (size, size, size))
     noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
     normed, own = apply_batch_norm(
         noisy,
@@ -82,6 +81,6 @@ def pf_lstm_step(
     )
     candidate = activate(normed, switches.activation)
     cell = torch.addcmul(forget * state.cell, gate_in, candidate)
-    hidden = out * torch.tanh(cell)
-    log_lik = log_likelihood(hidden, weights.observation, projected[..., -1:])
+    hidden = out * tanh(cell)
+    log_lik = log_likelihood(hidden, weights.observation, x_observed)
     return filter_update(state, hidden, cell, log_lik, uniforms, switches, own, valid)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
-from pfrnn.functional.linear import activate, affine
-from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics
+from pfrnn.functional.linear import activate, affine, split, tanh
+from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics, time_slices
 from pfrnn.functional.types import RNNInfo, RNNOutput, RNNState, RNNSwitches
 
 
@@ -72,7 +72,7 @@ def lstm_step(
         raw, weights.norm_gain, weights.norm_shift, switches, statistics, valid
     )
     cell = torch.addcmul(torch.sigmoid(forget) * state.cell, torch.sigmoid(gate_in), candidate)
-    hidden = torch.sigmoid(out) * torch.tanh(cell)
+    hidden = torch.sigmoid(out) * tanh(cell)
     return _hold(state, RNNState(hidden, cell), valid), _info(own)
 
 
@@ -96,15 +96,16 @@ def gru_step(
     """
     hidden = state.hidden
     size = hidden.shape[-1]
-    gates = affine(hidden, weights.recurrent) + projected[..., : 2 * size]
-    reset, update = torch.sigmoid(gates).chunk(2, -1)
+    x_gates, x_candidate = split(projected, (2 * size, size))
+    gates = torch.sigmoid(affine(hidden, weights.recurrent) + x_gates)
+    reset, update = split(gates, (size, size))
     if switches.reset_after:
         inner = affine(hidden, weights.candidate)
         if weights.candidate_bias is not None:
             inner = inner + weights.candidate_bias.unsqueeze(-2)
-        raw = torch.addcmul(projected[..., 2 * size :], reset, inner)
+        raw = torch.addcmul(x_candidate, reset, inner)
     else:
-        raw = affine(reset * hidden, weights.candidate) + projected[..., 2 * size :]
+        raw = affine(reset * hidden, weights.candidate) + x_candidate
     candidate, own = _candidate(
         raw, weights.norm_gain, weights.norm_shift, switches, statistics, valid
     )
@@ -166,15 +167,16 @@ def run_rnn(
         valid: (T, ..., N) bool.
         bptt: cut the gradient of the carried state before every ``bptt``-th step.
     """
-    check_lengths(projected.shape[0], bptt)
+    steps = projected.shape[0]
+    check_lengths(steps, bptt)
+    inputs, masks = time_slices(projected, steps), time_slices(valid, steps)
     hidden, infos = [], []
-    for t in range(projected.shape[0]):
+    for t in range(steps):
         if bptt is not None and t > 0 and t % bptt == 0:
             cell = None if state.cell is None else state.cell.detach()
             state = RNNState(state.hidden.detach(), cell)
         given = at_step(statistics, t, projected.dim() - 3)
-        now = None if valid is None else valid[t]
-        state, info = step(state, projected[t], weights, switches, given, now)
+        state, info = step(state, inputs[t], weights, switches, given, masks[t])
         hidden.append(state.hidden)
         infos.append(info)
     return RNNOutput(torch.stack(hidden), state, *pooled_statistics(infos))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,9 @@ def run_pf(
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    inputs = time_slices(projected, steps)
+    noises, draws = time_slices(noise, steps), time_slices(uniforms, steps)
+    masks = time_slices(valid, steps)
     dtype = projected.dtype
     hidden, weight_list, means, infos = [], [], [], []
     for t in range(steps):
@@ -66,13 +69,13 @@ def run_pf(
             state = detach(state)
         state, info = step(
             state,
-            projected[t],
-            None if noise is None else noise[t],
-            None if uniforms is None else uniforms[t],
+            inputs[t],
+            noises[t],
+            draws[t],
             weights,
             switches,
             at_step(statistics, t, projected.dim() - 3),
-            None if valid is None else valid[t],
+            masks[t],
         )
         infos.append(info)
         weight_list.append(state.log_weights)
@@ -89,6 +92,15 @@ def run_pf(
         *pooled_statistics(infos),
         belief=torch.stack(means) if belief else None,
     )
+
+
+def time_slices(x: Tensor | None, steps: int) -> Sequence[Any]:
+    """Return the slices of all steps, or as many Nones.
+
+    One unbind has one stack as its backward; indexing each step would fill a zero tensor of the
+    whole sequence for each of them.
+    """
+    return (None,) * steps if x is None else x.unbind(0)
 
 
 def check_lengths(steps: int, bptt: int | None) -> None:

@@ -76,4 +76,4 @@ def entropy(log_weights: Tensor) -> Tensor:
         0.0
     """
     log_weights = log_weights.clamp(min=LOG_ZERO)
-    return -(log_weights.exp() * log_weights).sum(-1)
+    return (log_weights.exp() * -log_weights).sum(-1)

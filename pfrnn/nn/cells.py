@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
@@ -169,6 +169,8 @@ class PFGRUCell(ParticleCell):
     step = staticmethod(pf_gru_step)
     blocks = 4
     has_cell = False
+    weight_candidate: nn.Parameter
+    bias_candidate: nn.Parameter | None
 
     def _add_recurrent(self) -> None:
         size, inner = self.hidden_size, self.options.gru_noise == "reset"

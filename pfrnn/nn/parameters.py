@@ -40,6 +40,7 @@ class ParticleParameters(nn.Module):
 
     blocks: int
     has_cell: bool
+    weight_recurrent: nn.Parameter
 
     def __init__(
         self,

@@ -145,6 +145,8 @@ class Lookup:
     def why_not_run(self, dataset: str, variant: str, size_rule: str) -> str:
         """Say why a cell has no result."""
         study = self.evidence.study
+        if any(key[:3] == (dataset, variant, size_rule) for key in self._rows):
+            return "no finite result: every repetition diverged"
         if dataset in study.missing:
             return f"data set missing: {study.missing[dataset]}"
         if dataset not in study.datasets:

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json, write_json, write_text
+from pfrnn.files import canonical_json, read_json, write_json, write_text
+from pfrnn.maze.maps import load_maze
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
 from pfrnn.reporting.samples import belief_sample, series
 
 EPOCHS_KEPT = 60
 # The run record's entries that a reader of the report needs; versions are listed once.
-RUN_ENTRIES_LEFT_OUT = ("settings", "members", "seeds")
+RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
 # Belief pictures: of these variants the first that ran, once a maze.
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
 
@@ -42,8 +43,7 @@ def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
     write_json(data / "choices.json", {final: _choice(results, final) for final in finals})
     write_text(data / "histories.csv", _histories(results, finals).to_csv(index=False))
     write_json(data / "series.json", {final: series(results / final) for final in finals})
-    pictured = {final: belief_sample(results / final) for final in _pictured(frame)}
-    write_json(data / "beliefs.json", {final: one for final, one in pictured.items() if one})
+    write_text(data / "beliefs.json", canonical_json(_beliefs(results, frame)) + "\n")
 
 
 def _cards(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Any]:
@@ -110,6 +110,16 @@ def _thin(history: pd.DataFrame) -> pd.DataFrame:
 
 def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) and np.isfinite(value) else value
+
+
+def _beliefs(results: Path, frame: pd.DataFrame) -> dict[str, Any]:
+    beliefs = {}
+    for final in _pictured(frame):
+        sample = belief_sample(results / final)
+        if sample:
+            maze = load_maze(str(frame[frame["final_id"] == final]["dataset"].iloc[0]))
+            beliefs[final] = sample | {"map": maze.grid.tolist()}
+    return beliefs
 
 
 def _pictured(frame: pd.DataFrame) -> list[str]:

@@ -23,7 +23,12 @@ TABLES = (1, 2, 4, 5)
 
 
 def write_report(results: Path, prepared: Path, study: Study, out: Path) -> Path:
-    """Gather the evidence of a tier and render it; return the page's path."""
+    """Gather the evidence of a tier and render it; return the page's path.
+
+    A folder that is itself evidence (``data/study.json``) is rendered as it stands.
+    """
+    if (results / "data" / "study.json").is_file():
+        return render(results, out)
     collect(results, prepared, study, out)
     return render(out, out)
 

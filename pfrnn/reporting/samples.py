@@ -34,25 +34,34 @@ def read_arrays(path: Path) -> Arrays:
 def series(final: Path) -> dict[str, Any]:
     """Return error over time, effective sample size over time and calibration, where known."""
     belief = read_arrays(final / "belief.npz")
+    predictions = read_arrays(final / "predictions.npz")
     found: dict[str, Any] = {}
-    if {"prediction", "truth"} <= belief.keys():
-        found["error"] = _error(belief["prediction"], belief["truth"])
-        found["sequences"] = len(belief["truth"])
-    if "log_weights" in belief:
+    if {"prediction", "truth", "mask"} <= predictions.keys():
+        found["error"] = _error(predictions)
+        found["sequences"] = len(predictions["truth"])
+        found["repetitions"] = len(predictions["prediction"])
+    if {"particles", "log_weights", "truth", "mask"} <= belief.keys():
         weights = _weights(belief["log_weights"])
         ess = 1.0 / np.square(weights).sum(-1) / weights.shape[-1]
-        found["ess"] = _rounded(ess.mean(0), 5)
-    if {"particles", "log_weights", "truth"} <= belief.keys():
+        found["ess"] = _masked_mean(ess, belief["mask"])
+        found["spread"] = _masked_mean(_spread(belief), belief["mask"])
         found["calibration"] = _calibration(belief)
-        found["spread"] = _spread(belief)
+        found["beliefs"] = len(belief["truth"])
     return found
 
 
-def _error(prediction: npt.NDArray[Any], truth: npt.NDArray[Any]) -> list[float]:
-    """Mean over sequences and the first two coordinates of the squared error, for each step."""
-    coordinates = min(2, truth.shape[-1])
-    squared = np.square(prediction[..., :coordinates] - truth[..., :coordinates])
-    return _rounded(squared.mean((0, 2)), 6)
+def _error(predictions: Arrays) -> list[float]:
+    """Squared error for each step: mean over runs, sequences and the first two coordinates."""
+    coordinates = min(2, predictions["truth"].shape[-1])
+    error = predictions["prediction"][..., :coordinates] - predictions["truth"][..., :coordinates]
+    return _masked_mean(np.square(error).mean((0, -1)), predictions["mask"])
+
+
+def _masked_mean(values: npt.NDArray[Any], mask: npt.NDArray[Any]) -> list[float]:
+    """Mean over sequences at each step (n, T) -> T; steps that no sequence reaches are left out."""
+    count = mask.sum(0)
+    total = np.where(mask, values, 0.0).sum(0)
+    return _rounded(total[count > 0] / count[count > 0], 6)
 
 
 def _weights(log_weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -73,16 +82,18 @@ def _calibration(belief: Arrays) -> list[float]:
     below = (weights * (particles < truth)).sum(2)
     tied = (weights * (particles == truth)).sum(2)
     rank = below + 0.5 * tied
-    return [round(float(np.mean(np.abs(rank - 0.5) <= level / 2)), 5) for level in LEVELS]
+    distance = np.abs(rank - 0.5)[belief["mask"]]
+    return [round(float(np.mean(distance <= level / 2)), 5) for level in LEVELS]
 
 
-def _spread(belief: Arrays) -> list[float]:
+def _spread(belief: Arrays) -> npt.NDArray[Any]:
     """Root mean square distance of the particles from their mean, for each step."""
     coordinates = min(2, belief["truth"].shape[-1])
     particles = belief["particles"][..., :coordinates]
     weights = _weights(belief["log_weights"])[..., None]
     mean = (weights * particles).sum(2, keepdims=True)
-    return _rounded(np.sqrt((weights * np.square(particles - mean)).sum((2, 3)).mean(0)), 5)
+    spread: npt.NDArray[Any] = np.sqrt((weights * np.square(particles - mean)).sum((2, 3)))
+    return spread
 
 
 def belief_sample(final: Path) -> dict[str, Any]:
@@ -91,16 +102,12 @@ def belief_sample(final: Path) -> dict[str, Any]:
     if not {"particles", "log_weights", "prediction", "truth"} <= belief.keys():
         return {}
     keep = slice(0, TRAJECTORIES_KEPT)
-    sample: dict[str, Any] = {
+    return {
         "particles": _nested(belief["particles"][keep]),
         "weights": _nested(_weights(belief["log_weights"][keep])),
         "prediction": _nested(belief["prediction"][keep]),
         "truth": _nested(belief["truth"][keep]),
     }
-    for name in ("map", "landmarks"):
-        if name in belief:
-            sample[name] = _nested(belief[name])
-    return sample
 
 
 def _nested(values: npt.NDArray[Any]) -> Any:

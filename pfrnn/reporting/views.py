@@ -49,6 +49,11 @@ class Matrix(NamedTuple):
     columns: tuple[Column, ...]
     rows: tuple[MatrixRow, ...]
 
+    @property
+    def empty(self) -> bool:
+        """Whether no number of ours stands in it."""
+        return all(cell.record is None for row in self.rows for cell in row.cells)
+
 
 class PlainRow(NamedTuple):
     """A row of text cells."""

@@ -99,8 +99,8 @@ def test_two_imports_at_once_into_a_fresh_store(folder: Path, tmp_path: Path) ->
     ]
     outputs = sorted(process.communicate(timeout=300)[0].decode() for process in both)
     assert [process.returncode for process in both] == [0, 0]
-    assert outputs[0].startswith("0 jobs imported (0 runs), 2 unchanged")
-    assert outputs[1].startswith("2 jobs imported (6 runs), 0 unchanged")
+    assert outputs[0].startswith("results/quick: 0 jobs imported (0 runs), 2 unchanged")
+    assert outputs[1].startswith("results/quick: 2 jobs imported (6 runs), 0 unchanged")
 
 
 def test_a_server_that_is_down_is_an_error_in_words(
@@ -114,9 +114,15 @@ def test_a_server_that_is_down_is_an_error_in_words(
     assert "records on disk are complete" in last
 
 
-def test_nothing_to_import_is_a_usage_error(
+def test_an_absent_folder_is_a_usage_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mlflow-import"]) == 2
     assert main(["mlflow-import", "--results", "results/none"]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_without_a_tier_all_tiers_are_imported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mlflow-import"]) == 0
+    assert capsys.readouterr().out.startswith("results/quick: 0 jobs imported (0 runs), 2 unch")

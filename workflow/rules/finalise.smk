@@ -11,6 +11,7 @@ rule finalise:
         test=f"{RESULTS}/final/{{dataset}}/{{cell}}/test.csv",
         members=f"{RESULTS}/final/{{dataset}}/{{cell}}/members.csv",
         history=f"{RESULTS}/final/{{dataset}}/{{cell}}/history.csv",
+        predictions=f"{RESULTS}/final/{{dataset}}/{{cell}}/predictions.npz",
         best=f"{RESULTS}/final/{{dataset}}/{{cell}}/best.pt",
     params:
         source=source_digest("pfrnn.training.final"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from pydantic import Field
 
 from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
 from pfrnn.data.forecast import Series, calendar, forecast_arrays
-from pfrnn.data.tables import TextTable, check_steps, read_table, to_numbers
-from pfrnn.errors import DataError
+from pfrnn.data.tables import TextTable, check_steps, read_table, times_of, to_numbers
 
 FILE = "AirQualityUCI.csv"
 TARGET = "C6H6(GT)"
@@ -67,17 +65,9 @@ def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
 
 def _hours(table: TextTable) -> npt.NDArray[np.int64]:
     """Hours since 1970-01-01 of each row; consecutive, or it is an error."""
-    hours = np.empty(len(table.lines), dtype=np.int64)
     cells = zip(table.columns["Date"], table.columns["Time"], strict=True)
-    for i, (date, time) in enumerate(cells):
-        try:
-            moment = dt.datetime.strptime(f"{date} {time} +0000", "%d/%m/%Y %H.%M.%S %z")
-        except ValueError as error:
-            raise DataError(
-                f"{table.path}: line {table.lines[i]}, columns 'Date' and 'Time': expected "
-                f"dd/mm/yyyy and HH.MM.SS, got {date!r} and {time!r}; get the publisher's file"
-            ) from error
-        hours[i] = int(moment.timestamp()) // 3600
+    both = {"Date, Time": [f"{date} {time}" for date, time in cells]}
+    hours = times_of(table._replace(columns=both), "Date, Time", "%d/%m/%Y %H.%M.%S") // 3600
     check_steps(table, hours, 1, "hours")
     return hours
 

@@ -32,8 +32,6 @@ LAYOUT = Layout(
     separator=",",
     header=False,
 )
-# Steps back in time shorter than this (s) are swapped rows; longer ones start a new recording.
-MIN_RESTART = 0.5
 DIGESTS = {
     "1": "4384e348589c39e5f62332e50c08a325b0cf068c5b90d551f5e24ca6e9c5bce0",
     "2": "0b57e654f218801a28d0b540465b4858d2b84f8107366a55a05be47413383a80",
@@ -137,23 +135,31 @@ def without_repeats(table: Mapping[str, npt.NDArray[Any]], user: int, where: Pat
     backwards there. Kept in, its copies would stand on several sides.
 
     Raises:
-        DataError: two readings are swapped (time runs back by less than a restart would).
+        DataError: rows are swapped.
     """
     rows = np.flatnonzero(table["user"] == user)
     columns = np.stack([table[name][rows] for name in LAYOUT.columns], axis=1)
     _, first = np.unique(columns, axis=0, return_index=True)
     kept = np.sort(first)
     time = columns[kept, 0]
-    back = np.diff(time)
-    swapped = np.flatnonzero((back < 0) & (back > -MIN_RESTART))
-    if len(swapped):
-        line = int(kept[swapped[0] + 1]) + 1
+    strays = _strays(time)
+    if len(strays):
+        row = int(kept[strays[0]]) + 1
         raise DataError(
-            f"{where}: data row {line}, column 1 (time): expected a time after "
-            f"{time[swapped[0]]:g} s, got {time[swapped[0] + 1]:g} s; rows are out of "
-            "order, fetch the file again"
+            f"{where}: data row {row}, column 1 (time): {time[strays[0]]:g} s lies outside of the "
+            "rows around it; rows are out of order, fetch the file again"
         )
     return Recording(time, columns[kept, 1:], rows[kept])
+
+
+def _strays(time: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Rows outside of the times of their two neighbours, which are in order: swapped rows.
+
+    Where a recording starts anew, the neighbours themselves run backwards.
+    """
+    before = np.concatenate([[-np.inf], time[:-1]])
+    after = np.concatenate([time[1:], [np.inf]])
+    return np.flatnonzero((before <= after) & ((time < before) | (time > after)))
 
 
 def cut_blocks(recording: Recording, label: int, protocol: UIDProtocol) -> list[list[Windows]]:

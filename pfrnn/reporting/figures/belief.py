@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import PolyCollection
 
 from pfrnn.reporting.evidence import Evidence
 from pfrnn.reporting.figures.style import INK, LANDMARK, WALL, Drawing, label, new_figure
@@ -88,18 +89,16 @@ def _maze(ax: Any, grid: list[list[float]] | None) -> None:
     rows, columns = len(grid), len(grid[0])
     ax.set_xlim(0, columns)
     ax.set_ylim(0, rows)
-    for r, row in enumerate(grid):
-        for c, cell in enumerate(row):
-            if cell > 0:
-                face = LANDMARK if cell > 1 else WALL
-                # Row 0 of the map stands on top; y grows upwards.
-                ax.add_patch(_square(c, rows - 1 - r, face))
-
-
-def _square(x: float, y: float, face: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y), 1, 1, facecolor=face, edgecolor="none", zorder=0)
+    for kind, face in ((1, WALL), (2, LANDMARK)):
+        # Row 0 of the map stands on top; y grows upwards.
+        corners = [
+            (c, rows - 1 - r)
+            for r, row in enumerate(grid)
+            for c, cell in enumerate(row)
+            if cell == kind
+        ]
+        squares = [[(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1)] for x, y in corners]
+        ax.add_collection(PolyCollection(squares, facecolors=face, edgecolors="none", zorder=0))
 
 
 def _arrow(ax: Any, pose: list[float], colour: str, marker: str) -> None:

@@ -167,6 +167,11 @@ def close(drawing: Drawing) -> None:
 
 
 def _figure(drawing: Drawing) -> Figure:
-    if drawing.figure is None:
+    figure = drawing.figure
+    if figure is None:
         raise ValueError(f"figure {drawing.name} has nothing to draw: {drawing.absent}")
-    return drawing.figure
+    if figure.get_layout_engine() is not None:
+        # Lay out once: each format would do it again.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    return figure

@@ -1,0 +1,197 @@
+"""Arguments of a layer: the checks and wording of torch.nn.LSTM, packed and unbatched input."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from pfrnn.functional.types import PFState, RNNState
+from pfrnn.nn.state import broadcast_state
+
+
+class Sequences(NamedTuple):
+    """A layer's input in one form: time first, batched, padded.
+
+    Attributes:
+        data: (T, N, D).
+        valid: (T, N) bool, or None when nothing is padded.
+        packed: the packed input that this came from, or None.
+        batched: whether the input had a batch axis.
+    """
+
+    data: Tensor
+    valid: Tensor | None
+    packed: PackedSequence | None
+    batched: bool
+
+
+def check_sizes(
+    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
+) -> None:
+    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
+    number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
+    if not number or not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an "
+            "element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+            f"expects num_layers greater than 1, but got dropout={dropout} and "
+            f"num_layers={num_layers}",
+            stacklevel=3,
+        )
+    for name, value, kind in (
+        ("bias", bias, bool),
+        ("batch_first", batch_first, bool),
+        ("input_size", input_size, int),
+        ("hidden_size", hidden_size, int),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
+            )
+    for name, value in (
+        ("input_size", input_size),
+        ("hidden_size", hidden_size),
+        ("num_layers", num_layers),
+    ):
+        if value <= 0:
+            raise ValueError(f"{name} must be greater than zero")
+
+
+def arrange(
+    x: Tensor | PackedSequence, name: str, input_size: int, batch_first: bool, like: Tensor
+) -> Sequences:
+    """Bring a layer's input into one form, and check it.
+
+    Args:
+        x: (T, N, D), (N, T, D) with ``batch_first``, (T, D) for one sequence, or packed.
+        name: of the layer, for messages.
+        input_size: D.
+        batch_first: where the batch axis stands.
+        like: a parameter, whose dtype the input must have.
+
+    Raises:
+        ValueError: x has another number of axes, or another dtype than the weights.
+        RuntimeError: another number of features, or no time step.
+    """
+    if isinstance(x, PackedSequence):
+        _check_data(x.data, 2, input_size, like)
+        data, lengths = pad_packed_sequence(x)
+        steps = torch.arange(data.shape[0], device=data.device).unsqueeze(-1)
+        return Sequences(data, steps < lengths.to(data.device), x, True)
+    if x.dim() not in (2, 3):
+        raise ValueError(f"{name}: Expected input to be 2D or 3D, got {x.dim()}D instead")
+    batched = x.dim() == 3
+    if not batched:
+        x = x.unsqueeze(1)
+    elif batch_first:
+        x = x.transpose(0, 1)
+    _check_data(x, 3, input_size, like)
+    if x.shape[0] == 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    return Sequences(x, None, None, batched)
+
+
+def _check_data(x: Tensor, dims: int, input_size: int, like: Tensor) -> None:
+    if x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(
+            f"RNN input dtype ({x.dtype}) does not match weight dtype ({like.dtype}). "
+            f"Convert input: input.to({like.dtype}), or convert model: model.to({x.dtype})"
+        )
+    if x.dim() != dims:
+        raise RuntimeError(f"input must have {dims} dimensions, got {x.dim()}")
+    if x.shape[-1] != input_size:
+        raise RuntimeError(
+            f"input.size(-1) must be equal to input_size. Expected {input_size}, got {x.shape[-1]}"
+        )
+
+
+def arrange_state(
+    hx: Any, batched: bool, expected: tuple[int, int, int], num_particles: int, has_cell: bool
+) -> PFState:
+    """Bring a given state into the batched form (layers, N, K, H), and check it.
+
+    Args:
+        hx: a :class:`PFState`, or what torch.nn.LSTM (h_0, c_0) or torch.nn.GRU (h_0) takes,
+            which is given to every particle.
+        batched: whether the input was batched; the state must agree.
+        expected: (num_layers, N, H).
+        num_particles: K for a state without particles.
+        has_cell: whether the state needs a cell.
+
+    Raises:
+        RuntimeError: a shape differs (torch.nn.LSTM's wording).
+    """
+    plain = not isinstance(hx, PFState)
+    if plain:
+        hidden, cell = hx if has_cell else (hx, None)
+    else:
+        hidden, cell = hx.hidden, hx.cell
+    if has_cell != (cell is not None):
+        raise RuntimeError(
+            f"Expected a state {'with' if has_cell else 'without'} a cell tensor; "
+            f"take the state that this kind of layer returned"
+        )
+    wanted = (3 if batched else 2) + (0 if plain else 1)
+    if hidden.dim() != wanted or (cell is not None and cell.dim() != wanted):
+        raise RuntimeError(_axes_message(batched, wanted, hidden, cell))
+    weights = None if plain else hx.log_weights
+    if not batched:
+        hidden = hidden.unsqueeze(1)
+        cell = None if cell is None else cell.unsqueeze(1)
+        weights = None if weights is None else weights.unsqueeze(1)
+    layers, sequences, size = expected
+    count = num_particles if plain else hidden.shape[2]
+    shape = expected if plain else (layers, sequences, count, size)
+    for part, message in (
+        (hidden, "Expected hidden[0] size {}, got {}"),
+        (cell, "Expected hidden[1] size {}, got {}"),
+    ):
+        if part is not None and part.shape != shape:
+            text = message if has_cell else "Expected hidden size {}, got {}"
+            raise RuntimeError(text.format(shape, list(part.shape)))
+    if weights is None:
+        return broadcast_state(RNNState(hidden, cell), num_particles)
+    if weights.shape != shape[:-1]:
+        raise RuntimeError(f"Expected log_weights size {shape[:-1]}, got {list(weights.shape)}")
+    return PFState(hidden, cell, weights)
+
+
+def _axes_message(batched: bool, wanted: int, hidden: Tensor, cell: Tensor | None) -> str:
+    which = "batched 3-D" if batched else "unbatched 2-D"
+    if cell is None:
+        return f"For {which} input, hx should also be {wanted}-D but got {hidden.dim()}-D tensor"
+    return (
+        f"For {which} input, hx and cx should also be {wanted}-D but got "
+        f"({hidden.dim()}-D, {cell.dim()}-D) tensors"
+    )
+
+
+def restore(output: Tensor, given: Sequences, batch_first: bool) -> Tensor | PackedSequence:
+    """Bring an output (T, N, H) into the form that the input had."""
+    packed = given.packed
+    if packed is not None and given.valid is not None:
+        valid, data = given.valid, output
+        if packed.sorted_indices is not None:
+            data = data.index_select(1, packed.sorted_indices)
+            valid = valid.index_select(1, packed.sorted_indices)
+        # Longest first, row by row in time: the order of packed data.
+        return PackedSequence(
+            data[valid], packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices
+        )
+    return layout(output, given.batched, batch_first)
+
+
+def layout(x: Tensor, batched: bool, batch_first: bool) -> Tensor:
+    """Move the axes (T, N, ...) to the layer's convention: (N, T, ...) or (T, ...)."""
+    if not batched:
+        return x.squeeze(1)
+    return x.transpose(0, 1) if batch_first else x

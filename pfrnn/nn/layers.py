@@ -1,0 +1,286 @@
+"""PFLSTM and PFGRU: particle filter layers with the contract of torch.nn.LSTM and torch.nn.GRU."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
+from pfrnn.nn.inputs import Sequences, arrange, arrange_state, check_sizes, layout, restore
+from pfrnn.nn.options import CellOptions
+
+
+class Filtered(NamedTuple):
+    """All that the last layer's filter knows, at every step.
+
+    Axes are the input's: (T, N, ...), (N, T, ...) with ``batch_first``, (T, ...) unbatched. A
+    packed input gives padded axes and ``valid``; a finished sequence repeats its last state.
+
+    Attributes:
+        particles: (T, N, K, H), hidden states after resampling.
+        log_weights: (T, N, K), normalised.
+        ancestors: (T, N, K) int64, the particle before the step that each one continues.
+        ess: (T, N), effective sample size before resampling, in [1, K].
+        state: of all layers after the last step, (num_layers, N, K, H).
+        valid: (T, N) bool, or None when nothing is padded.
+    """
+
+    particles: Tensor
+    log_weights: Tensor
+    ancestors: Tensor
+    ess: Tensor
+    state: PFState
+    valid: Tensor | None
+
+
+class ParticleLayer(nn.Module):
+    """What the layers share; use :class:`PFLSTM` or :class:`PFGRU`.
+
+    Layer l + 1 reads the mean particle of layer l, so that a stack stays as cheap as its parts.
+
+    Args:
+        input_size: features of x.
+        hidden_size: H.
+        num_layers: layers on top of each other.
+        bias: whether the cells have biases.
+        batch_first: input and output are (N, T, ...) instead of (T, N, ...). States are not
+            affected.
+        dropout: probability of dropout on the output of every layer but the last.
+        num_particles: K; a call may take another number.
+        fidelity: preset of the options, ``paper`` or ``authors_code``.
+        device: of the parameters.
+        dtype: of the parameters.
+        **options: fields of :class:`pfrnn.nn.CellOptions` (alpha, resampling, ess_threshold,
+            batch_norm, ...), laid over the preset.
+
+    Raises:
+        TypeError: an argument of the wrong type, as torch.nn.LSTM says it.
+        ValueError: an argument out of range, as torch.nn.LSTM says it.
+        ConfigError: an unknown option, or an option out of range.
+    """
+
+    cell_class: type[ParticleCell]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        *,
+        num_particles: int,
+        fidelity: str = "paper",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.num_particles = num_particles
+        self.fidelity = fidelity
+        self.cells = nn.ModuleList(
+            self.cell_class(
+                input_size if layer == 0 else hidden_size,
+                hidden_size,
+                bias,
+                num_particles=num_particles,
+                fidelity=fidelity,
+                device=device,
+                dtype=dtype,
+                **options,
+            )
+            for layer in range(num_layers)
+        )
+
+    @property
+    def options(self) -> CellOptions:
+        """The options that all cells share."""
+        return self._cell(0).options
+
+    def _cell(self, layer: int) -> ParticleCell:
+        cell = self.cells[layer]
+        if not isinstance(cell, ParticleCell):
+            raise ConfigError(f"cells.{layer}: expected a particle cell, got {type(cell).__name__}")
+        return cell
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics."""
+        for layer in range(self.num_layers):
+            self._cell(layer).reset_parameters()
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        num_particles: int | None = None,
+        noise: Tensor | None = None,
+        uniforms: Tensor | None = None,
+        bptt: int | None = None,
+    ) -> tuple[Tensor | PackedSequence, PFState]:
+        """Return the mean particle at every step, and the final state.
+
+        Args:
+            input: (T, N, input_size), (N, T, input_size) with ``batch_first``,
+                (T, input_size) for one sequence, or a PackedSequence.
+            hx: a state that a layer returned, or one of torch.nn.LSTM's (torch.nn.GRU's) shape,
+                which is given to every particle; None starts anew.
+            num_particles: K of this call; the layer's own when None.
+            noise: (num_layers, T, N, K, H) standard normal; drawn when None.
+            uniforms: (num_layers, T, N, K) in [0, 1); drawn when None.
+            bptt: cut the gradient of the carried state every so many steps.
+
+        Returns:
+            The output, (T, N, H) in the input's form, and the state (num_layers, N, K, H),
+            (num_layers, K, H) for one sequence.
+
+        Randomness:
+            Noise and uniforms that are not given come from torch's default generator, in
+            evaluation too: a filter is stochastic.
+
+        Raises:
+            ValueError: as torch.nn.LSTM.
+            RuntimeError: as torch.nn.LSTM.
+        """
+        given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
+        if run.belief is None:
+            raise ConfigError("the filter returned no belief; report this")
+        return restore(run.belief, given, self.batch_first), state
+
+    def filter(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        num_particles: int | None = None,
+        noise: Tensor | None = None,
+        uniforms: Tensor | None = None,
+        bptt: int | None = None,
+    ) -> Filtered:
+        """Return particles, log-weights, ancestors and ESS of the last layer at every step.
+
+        Arguments: as :meth:`forward`.
+        """
+        given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, True)
+        if run.hidden is None:
+            raise ConfigError("the filter returned no particles; report this")
+        form = (given.batched, self.batch_first)
+        return Filtered(
+            layout(run.hidden, *form),
+            layout(run.log_weights, *form),
+            layout(run.ancestors, *form),
+            layout(run.ess, *form),
+            state,
+            None if given.valid is None else layout(given.valid, *form),
+        )
+
+    def _run(
+        self,
+        x: Tensor | PackedSequence,
+        hx: Any,
+        num_particles: int | None,
+        noise: Tensor | None,
+        uniforms: Tensor | None,
+        bptt: int | None,
+        particles: bool,
+    ) -> tuple[Sequences, FilterOutput, PFState]:
+        name, like = type(self).__name__, self._cell(0).weight_observation
+        given = arrange(x, name, self.input_size, self.batch_first, like)
+        count = self.num_particles if num_particles is None else num_particles
+        state = None
+        if hx is not None:
+            expected = (self.num_layers, given.data.shape[1], self.hidden_size)
+            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell)
+        data, finals = given.data, []
+        for layer in range(self.num_layers):
+            last = layer == self.num_layers - 1
+            run = self._cell(layer).unroll(
+                data,
+                None if state is None else _layer_of(state, layer),
+                None if noise is None else noise[layer],
+                None if uniforms is None else uniforms[layer],
+                valid=given.valid,
+                bptt=bptt,
+                num_particles=count,
+                particles=particles and last,
+                belief=not (particles and last),
+            )
+            finals.append(run.final)
+            if not last and run.belief is not None:
+                data = F.dropout(run.belief, self.dropout, self.training)
+        final = _stack(finals)
+        return given, run, final if given.batched else _squeeze(final)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments, as torch.nn.LSTM does."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
+        for name, default in usual.items():
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        return text + f", num_particles={self.num_particles}, fidelity={self.fidelity!r}"
+
+
+def _layer_of(state: PFState, layer: int) -> PFState:
+    cell = None if state.cell is None else state.cell[layer]
+    return PFState(state.hidden[layer], cell, state.log_weights[layer])
+
+
+def _stack(states: list[PFState]) -> PFState:
+    cells = [state.cell for state in states if state.cell is not None]
+    return PFState(
+        torch.stack([state.hidden for state in states]),
+        torch.stack(cells) if cells else None,
+        torch.stack([state.log_weights for state in states]),
+    )
+
+
+def _squeeze(state: PFState) -> PFState:
+    cell = None if state.cell is None else state.cell.squeeze(1)
+    return PFState(state.hidden.squeeze(1), cell, state.log_weights.squeeze(1))
+
+
+class PFLSTM(ParticleLayer):
+    """Particle filter LSTM with the contract of :class:`torch.nn.LSTM`.
+
+    Arguments: see :class:`ParticleLayer`.
+
+    Example:
+        >>> layer = PFLSTM(4, 8, batch_first=True, num_particles=10)
+        >>> output, state = layer(torch.zeros(2, 5, 4))
+        >>> output.shape, state.hidden.shape
+        (torch.Size([2, 5, 8]), torch.Size([1, 2, 10, 8]))
+        >>> layer.filter(torch.zeros(2, 5, 4)).particles.shape
+        torch.Size([2, 5, 10, 8])
+    """
+
+    cell_class = PFLSTMCell
+
+
+class PFGRU(ParticleLayer):
+    """Particle filter GRU with the contract of :class:`torch.nn.GRU`.
+
+    Arguments: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's form of the reset
+    gate instead of the paper's.
+
+    Example:
+        >>> output, state = PFGRU(4, 8, num_particles=10)(torch.zeros(5, 2, 4))
+        >>> output.shape, state.cell
+        (torch.Size([5, 2, 8]), None)
+    """
+
+    cell_class = PFGRUCell

@@ -1,0 +1,102 @@
+"""Dry runs in a copy where nothing has run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pfrnn.config import TIERS
+
+SMOKE = {
+    "prepare": 1,
+    "train": 4,
+    "select": 4,
+    "finalise": 4,
+    "aggregate": 1,
+    "mlflow_store": 1,
+    "mlflow_import": 1,
+    "report": 1,
+}
+
+
+def test_the_smoke_tiers_jobs(planned) -> None:
+    assert planned.plan() == SMOKE
+
+
+@pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "smoke"])
+def test_every_tier_can_be_planned(planned, tier: str) -> None:
+    done = planned.snakemake("-n", "--quiet", tier=tier)
+    assert done.returncode == 0, done.stdout
+    assert f"tier {tier}: " in done.stdout
+
+
+def test_the_tier_and_the_hours_come_first(planned) -> None:
+    output = planned.snakemake("-n", "--quiet").stdout
+    line = next(line for line in output.splitlines() if line.startswith("tier smoke"))
+    assert "4 blocks, 4 finals, 16 runs" in line
+    assert "hours on one device" in line
+    assert output.index(line) < output.index("Building DAG")
+
+
+def test_the_default_profile_is_found_without_being_named(planned) -> None:
+    assert "specific profile profiles/default" in planned.snakemake("-n", "--quiet").stdout
+
+
+def test_the_quick_profile_runs_the_quick_tier(planned) -> None:
+    done = planned.snakemake(
+        "-n", "--workflow-profile", "workflow/profiles/quick", "--config", "tier=quick"
+    )
+    assert "tier quick: " in done.stdout
+
+
+def test_the_bare_command_runs_the_tier_that_params_names(planned) -> None:
+    with planned.changed("params.yaml", "\ntier: gpu\n", "\ntier: smoke\n"):
+        done = planned.snakemake("-n", "--resources", "gpu=4", "--config", "strict=false")
+    assert "tier smoke: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("params.yaml", "\ntraining:\n", "\ntrainig: {}\ntraining:\n", "trainig: unknown key"),
+        ("params.yaml", "  bptt: 100", "  bpt: 100", "training.bpt: unknown key"),
+        ("workflow/tiers/smoke.yaml", "steps: 6", "stepps: 6", "stepps"),
+    ],
+)
+def test_an_unknown_key_is_named(planned, name: str, old: str, new: str, words: str) -> None:
+    with planned.changed(name, old, new):
+        done = planned.snakemake("-n")
+    assert done.returncode != 0
+    assert words in done.stdout
+    assert "did you mean" in done.stdout
+
+
+def test_a_parameter_file_lies_over_the_tier(planned, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("study: {variants: [lstm]}\n")
+    jobs = planned.plan("--configfile", str(mine))
+    assert jobs == SMOKE | {"train": 1, "select": 1, "finalise": 1}
+    mine.write_text("study: {variantz: [lstm]}\n")
+    done = planned.snakemake("-n", "--configfile", str(mine))
+    assert done.returncode != 0
+    assert "study.variantz: unknown key; did you mean 'variants'" in done.stdout
+
+
+def test_a_missing_data_set_is_left_out_or_an_error(planned, tmp_path: Path) -> None:
+    """An empty folder as mirror and a proxy that refuses: nothing can be had but simulations."""
+    (tmp_path / "mirror").mkdir()
+    nothing = {
+        "PFRNN_DATA_MIRROR": str(tmp_path / "mirror"),
+        "https_proxy": "http://127.0.0.1:9",
+        "http_proxy": "http://127.0.0.1:9",
+        "no_proxy": "",
+    }
+    done = planned.snakemake("-n", tier="quick", **nothing)
+    assert done.returncode == 0
+    assert "data set air is left out: " in done.stdout
+    assert "either set PFRNN_DATA_MIRROR" in done.stdout
+    jobs = planned.plan(tier="quick", **nothing)
+    assert (jobs["prepare"], jobs["train"] > 0, "fetch" in jobs) == (1, True, False)
+    strict = planned.plan("--config", "tier=quick", "strict=true", **nothing)
+    assert strict == jobs | {"fetch": 2}

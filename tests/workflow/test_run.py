@@ -1,0 +1,124 @@
+"""The smoke tier, run once; then what each change would run again."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from pfrnn.files import read_json
+from pfrnn.records import RESULT_COLUMNS
+
+pytestmark = pytest.mark.slow
+
+DOWNSTREAM = {"select": 4, "finalise": 4, "aggregate": 1, "mlflow_import": 1, "report": 1}
+
+
+def test_the_line_is_whole(finished) -> None:
+    results = finished.folder / "results" / "smoke"
+    with (results / "results.csv").open() as source:
+        reader = csv.DictReader(source)
+        rows = list(reader)
+        assert tuple(reader.fieldnames or ()) == RESULT_COLUMNS
+    assert {row["variant"] for row in rows} == {"lstm", "gru", "pf_lstm", "pf_gru"}
+    assert {row["repetition"] for row in rows} == {"0", "1"}
+    page = (results / "report" / "index.html").read_text()
+    assert "maze10" in page
+    assert "http-equiv" not in page
+    assert read_json(results / "mlflow.json") == {"jobs": 8}
+    assert (finished.folder / "mlflow.db").exists()
+    assert list(results.rglob("checkpoint.pt*")) == []
+
+
+def test_a_second_run_has_nothing_to_do(finished) -> None:
+    assert finished.plan() == {}
+
+
+def test_patience_replans_training_and_what_follows(finished) -> None:
+    with finished.changed("workflow/tiers/smoke.yaml", "patience: 2", "patience: 3"):
+        assert finished.plan() == {"train": 4} | DOWNSTREAM
+    assert finished.plan() == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "jobs"),
+    [
+        # Paths hold a digest of what a stage depends on, so these plan exactly their descendants.
+        ("repetitions: 2", "repetitions: 3", DOWNSTREAM),
+        ("bootstrap: 200", "bootstrap: 300", {"report": 1}),
+        ("steps: 6", "steps: 7", {"prepare": 1, "train": 4} | DOWNSTREAM),
+        ("on_missing: report", "on_missing: report, threads: 2", {}),
+    ],
+)
+def test_a_changed_number_replans_its_descendants(
+    finished, old: str, new: str, jobs: dict[str, int]
+) -> None:
+    with finished.changed("workflow/tiers/smoke.yaml", old, new):
+        assert finished.plan() == jobs
+
+
+def test_the_filters_parameter_leaves_plain_models_alone(finished) -> None:
+    with finished.changed("params.yaml", "  alpha: 0.5", "  alpha: 0.4"):
+        jobs = finished.plan()
+    assert jobs == {"train": 2} | DOWNSTREAM | {"select": 2, "finalise": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [
+        ("pfrnn/reporting/report.py", {"report": 1}),
+        ("pfrnn/nn/networks.py", {"train": 4} | DOWNSTREAM),
+        ("pfrnn/functional/resampling.py", {"train": 4} | DOWNSTREAM),
+        ("pfrnn/training/final.py", DOWNSTREAM | {"select": 0}),
+        ("pfrnn/evaluation/aggregate.py", {"aggregate": 1, "report": 1}),
+        ("pfrnn/tracking/jobs.py", {"mlflow_import": 1}),
+        ("pfrnn/cli/status.py", {}),
+        ("pfrnn/data/sets/air.py", {}),
+        ("pfrnn/data/sets/maze10.py", {"prepare": 1, "train": 4} | DOWNSTREAM),
+    ],
+)
+def test_an_edit_of_the_package_replans_its_stage(
+    finished, name: str, jobs: dict[str, int]
+) -> None:
+    with finished.appended(name, "\nEDITED = True\n"):
+        assert finished.plan() == {rule: count for rule, count in jobs.items() if count}
+
+
+def test_an_edit_of_a_template_replans_the_report(finished) -> None:
+    with finished.appended("pfrnn/reporting/templates/index.html", "\n"):
+        assert finished.plan() == {"report": 1}
+
+
+def test_a_comment_replans_nothing(finished) -> None:
+    with finished.appended("pfrnn/nn/networks.py", "\n# a comment\n"):
+        assert finished.plan() == {}
+
+
+def test_a_deleted_record_is_made_again(finished) -> None:
+    (folder,) = (finished.folder / "results" / "smoke" / "search" / "maze10" / "gru").iterdir()
+    record = folder / "run.json"
+    aside = finished.folder / "aside.json"
+    record.rename(aside)
+    try:
+        jobs = finished.plan()
+    finally:
+        aside.rename(record)
+    assert jobs == {"train": 1, "select": 1, "finalise": 1} | {
+        "aggregate": 1,
+        "mlflow_import": 1,
+        "report": 1,
+    }
+    assert finished.plan() == {}
+
+
+def test_without_snakemakes_metadata_a_changed_parameter_still_replans(finished) -> None:
+    """The trap of clones: paths hold digests, so staleness shows as a missing file."""
+    metadata = finished.folder / ".snakemake" / "metadata"
+    aside = finished.folder / "metadata-aside"
+    metadata.rename(aside)
+    try:
+        with finished.changed("workflow/tiers/smoke.yaml", "patience: 2", "patience: 3"):
+            jobs = finished.plan()
+    finally:
+        aside.rename(metadata)
+    assert (jobs["train"], jobs["finalise"], jobs["aggregate"], jobs["report"]) == (4, 4, 1, 1)
