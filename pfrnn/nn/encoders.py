@@ -84,7 +84,8 @@ class MapEncoder(nn.Module):
 
     def __init__(self, cells: Tensor, channels: int, convolutions: int, width: int) -> None:
         super().__init__()
-        planes = F.one_hot(cells.long(), _MAP_CELL_KINDS).permute(2, 0, 1).float()
+        planes = F.one_hot(cells.long(), _MAP_CELL_KINDS).permute(2, 0, 1)
+        planes = planes.to(torch.get_default_dtype())
         self.register_buffer("map", planes, persistent=False)
         self.strides: list[int] = []
         self.kernels = nn.ParameterList()

@@ -76,7 +76,7 @@ def ensemble_members(
 
 
 def hyper(members: Sequence[Member], device: torch.device) -> Hyper:
-    """Stack the members' settings as float32 tensors (M,)."""
+    """Stack the members' settings as tensors (M,) of the default dtype."""
     rows = [(m.setting.learning_rate, m.setting.clip, m.setting.l2) for m in members]
-    stacked = torch.tensor(rows, dtype=torch.float32, device=device)
+    stacked = torch.tensor(rows, dtype=torch.get_default_dtype(), device=device)
     return Hyper(stacked[:, 0], stacked[:, 1], stacked[:, 2])

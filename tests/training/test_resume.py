@@ -1,0 +1,169 @@
+"""Resuming: bit for bit after a kill, an orderly stop on a signal, and damaged checkpoints."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pfrnn.errors import RecordError
+from pfrnn.training import checkpoint
+from pfrnn.training.block import train_block
+from pfrnn.training.trainer import BlockTrainer
+
+from . import toys
+
+# A checkpoint after every step; the same settings whether killed or not.
+PATCH = {
+    "study": {"datasets": ["toy_regression"], "variants": ["pf_lstm"]},
+    "execution": {"checkpoint_minutes": 1e-6},
+    "training": {"max_epochs": 4},
+}
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.training import toys, test_resume
+from pfrnn.training.trainer import BlockTrainer
+from pfrnn.errors import PfrnnError
+from pfrnn.training.block import train_block
+from pfrnn.training.places import Places
+save = BlockTrainer.save
+def slow(self):
+    save(self)
+    print("saved", flush=True)
+    time.sleep({pause})
+BlockTrainer.save = slow
+plan = toys.study(test_resume.PATCH)
+try:
+    train_block(plan, plan.blocks[0].id, Places(Path({results!r}), Path({prepared!r})))
+except PfrnnError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+def child(results: Path, prepared: Path, pause: float) -> subprocess.Popen[str]:
+    code = CHILD.format(
+        root=str(toys.ROOT), pause=pause, results=str(results), prepared=str(prepared)
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=toys.ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """An uninterrupted run: plan, places, block folder."""
+    tmp_path = tmp_path_factory.mktemp("unbroken")
+    plan = toys.study(PATCH)
+    places = toys.prepared_places(plan, tmp_path)
+    train_block(plan, plan.blocks[0].id, places)
+    return plan, places, places.results / plan.blocks[0].id
+
+
+def same_numbers(first: Path, second: Path) -> bool:
+    """Equal bits in the best states and in every column but the times."""
+    a, b = (torch.load(folder / "best.pt") for folder in (first, second))
+    for stack in a:
+        assert a[stack].keys() == b[stack].keys()
+        for name in a[stack]:
+            if not torch.equal(a[stack][name], b[stack][name]):
+                return False
+    if (first / "members.csv").read_bytes() != (second / "members.csv").read_bytes():
+        return False
+    return _without_times(first) == _without_times(second)
+
+
+def _without_times(folder: Path) -> list[list[str]]:
+    rows = [line.split(",") for line in (folder / "history.csv").read_text().splitlines()]
+    place = rows[0].index("seconds")
+    return [row[:place] + row[place + 1 :] for row in rows]
+
+
+@pytest.mark.parametrize("saves", [1, 4, 8])
+def test_killed_run_resumes_bit_for_bit(unbroken, tmp_path, saves):
+    plan, places, expected = unbroken
+    process = child(tmp_path, places.prepared, pause=0.2)
+    for _ in range(saves):
+        assert process.stdout.readline() == "saved\n"
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    folder = tmp_path / plan.blocks[0].id
+    assert (folder / "checkpoint.pt").exists()
+    assert not (folder / "run.json").exists()
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert same_numbers(expected, folder)
+    assert not list(folder.glob("checkpoint*"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signal_saves_and_exits_with_its_code(unbroken, tmp_path, number, code):
+    plan, places, expected = unbroken
+    process = child(tmp_path, places.prepared, pause=0.05)
+    assert process.stdout.readline() == "saved\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "state saved in" in errors.splitlines()[-1]
+    folder = tmp_path / plan.blocks[0].id
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert same_numbers(expected, folder)
+
+
+def test_comparison_sees_one_changed_bit(unbroken, tmp_path):
+    """The equality above can fail: a mutant of the record with one bit changed is caught."""
+    _, _, expected = unbroken
+    for name in ("members.csv", "history.csv"):
+        (tmp_path / name).write_bytes((expected / name).read_bytes())
+    state = torch.load(expected / "best.pt")
+    weight = state["parameters"]["core.recurrent"]
+    weight.view(torch.int32)[0, 0, 0] ^= 1
+    torch.save(state, tmp_path / "best.pt")
+    assert not same_numbers(expected, tmp_path)
+
+
+def test_damaged_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, {"step": 1})
+    checkpoint.save(path, {"step": 2})
+    assert checkpoint.load(path) == {"step": 2}
+    raw = bytearray(path.read_bytes())
+    raw[-40] ^= 1
+    path.write_bytes(raw)
+    assert checkpoint.load(path) == {"step": 1}
+    assert "damaged checkpoint" in caplog.text
+    path.write_bytes(b"")
+    assert checkpoint.load(path) == {"step": 1}
+    checkpoint.previous(path).write_bytes(b"half")
+    assert checkpoint.load(path) is None
+    checkpoint.remove(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_of_other_parameters_is_refused(unbroken, tmp_path, monkeypatch):
+    plan, places, _ = unbroken
+    folder = tmp_path / plan.blocks[0].id
+    checkpoint.save(folder / "checkpoint.pt", {"identity": "0123456789"})
+    with pytest.raises(RecordError, match="belongs to parameters 0123456789"):
+        train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+
+
+def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
+    plan = toys.study(PATCH, {"execution": {"checkpoint_minutes": 60}})
+    places = toys.prepared_places(plan, tmp_path)
+    saved = []
+    monkeypatch.setattr(BlockTrainer, "save", lambda self: saved.append(time.monotonic()))
+    train_block(plan, plan.blocks[0].id, places)
+    assert saved == []
