@@ -193,9 +193,7 @@ def build_cells(lookup: Lookup) -> list[Cell]:
 def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
     state = lookup.state(number.dataset)
     if number.variant is None:
-        return Cell(
-            number, None, Verdict(REFERENCE, "another method, printed for reference"), state
-        )
+        return Cell(number, None, Verdict(REFERENCE), state)
     ours = lookup.ours(number.dataset, number.variant, number.size_rule)
     if ours is None:
         why = lookup.why_not_run(number.dataset, number.variant, number.size_rule)

@@ -29,7 +29,7 @@ GAPS: tuple[Gap, ...] = (
     ),
     Gap(
         "Unit and target of the regression losses",
-        "None named.",
+        "Neither is named.",
         "RMSE, MAE and MSE in the target's unit, persistence beside; the reading of each printed "
         "number is inferred and shown under 'Units of the regression tables'.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pfrnn.reporting.cells import Cell, Lookup, Ours
-from pfrnn.reporting.matrices import KINDS, Records, spread_text, tier_note
+from pfrnn.reporting.matrices import KINDS, Records, signed, spread_text, tier_note
 from pfrnn.reporting.numbers import SYMBOLS, decimals_for, number, plain
 from pfrnn.reporting.paper.numbers import paper_numbers
 from pfrnn.reporting.tables import matrix
@@ -105,6 +105,7 @@ def _main_view(
         number(ours.mean, digits),
         spread_text(ours, digits),
         printed,
+        signed(ours.mean - float(printed), digits) if printed != BAR_CHART else "",
         KINDS[verdict.word],
         SYMBOLS[verdict.word],
         verdict.word,

@@ -151,11 +151,17 @@ def cell_view(cell: Cell, records: Records) -> CellView:
     return CellView(
         ours=number(ours.mean, digits),
         spread=spread_text(ours, digits),
+        difference=signed(cell.difference, digits),
         state=cell.state,
         sort=plain(ours.mean),
         record=records.index(ours),
         **common,
     )
+
+
+def signed(value: float | None, digits: int) -> str:
+    """Write a difference with its sign."""
+    return number(value, digits) if value is None or value < 0 else f"+{number(value, digits)}"
 
 
 def spread_text(ours: Ours, digits: int) -> str:

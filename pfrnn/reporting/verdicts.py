@@ -52,9 +52,9 @@ def obstacle(tier: str, dataset: str, state: str) -> Verdict | None:
     if tier in REDUCED_TIERS:
         return Verdict(NOT_COMPARABLE, "reduced tier")
     if dataset in UNPUBLISHED_MAPS:
-        return Verdict(DIRECTION, "the paper's map is not published; ours has its symmetries")
+        return Verdict(DIRECTION, "map not published")
     if state == "excerpt":
-        return Verdict(DIRECTION, "the data are an excerpt")
+        return Verdict(DIRECTION, "data are an excerpt")
     if state == "simulated" and not dataset.startswith("maze"):
         return Verdict(NOT_COMPARABLE, "simulated in place of the real data")
     return None

@@ -12,6 +12,7 @@ class CellView(NamedTuple):
     ours: str
     spread: str = ""
     paper: str = ""
+    difference: str = ""
     kind: str = "none"
     symbol: str = ""
     word: str = ""

@@ -136,13 +136,18 @@ def row(
     return {column: known[column] for column in RESULT_COLUMNS}
 
 
-def write_tree(folder: Path, plan: Study, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
-    """Write results and prepared cards as a finished tier leaves them; return both folders."""
+def write_tree(
+    folder: Path, plan: Study, rows: list[dict[str, Any]], finals: bool = True
+) -> tuple[Path, Path]:
+    """Write results and prepared cards as a finished tier leaves them; return both folders.
+
+    Without ``finals``, no histories and arrays: enough for tables and claims, and fast.
+    """
     results, prepared = folder / "results" / plan.tier, folder / "prepared"
     results.mkdir(parents=True)
     frame = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     frame.to_csv(results / "results.csv", index=False)
-    for final, group in frame.groupby("final_id", sort=True):
+    for final, group in frame.groupby("final_id", sort=True) if finals else ():
         _write_final(results / str(final), group)
     for dataset in plan.datasets:
         if dataset not in plan.missing:

@@ -79,7 +79,7 @@ def judged(
                 error = 20.0 * factor[name] * noise
                 value = 100 - error if metric == "accuracy" else error
                 rows.append(simulated.row(tier, dataset, name, "fixed", repetition, metric, value))
-    results, prepared = simulated.write_tree(tmp_path, plan, rows)
+    results, prepared = simulated.write_tree(tmp_path, plan, rows, finals=False)
     collect(results, prepared, plan, tmp_path / "report")
     found = judge_claims(Lookup(read_evidence(tmp_path / "report")))
     return {result.claim.name: result for result in found}

@@ -14,6 +14,7 @@ from pfrnn.reporting.figures.style import (
     new_figure,
 )
 
+MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
 SCORES = {
     "regression": "validation RMSE",
     "classification": "validation errors (%)",
@@ -24,7 +25,7 @@ SCORES = {
 def learning_curves(evidence: Evidence) -> list[Drawing]:
     """Return one figure a data set that has histories, in the results' order of names."""
     finals = evidence.results.drop_duplicates("final_id")
-    finals = finals[finals["size_rule"] == "fixed"]
+    finals = finals[(finals["size_rule"] == "fixed") & finals["variant"].isin(MAIN)]
     drawings = []
     for dataset, rows in finals.groupby("dataset", sort=True):
         histories = {

@@ -1,0 +1,58 @@
+"""The LaTeX tables compile in a minimal document, where a LaTeX with booktabs is installed."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import simulated
+
+from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.collect import collect
+from pfrnn.reporting.evidence import read_evidence
+from pfrnn.reporting.outputs import write_tables
+from pfrnn.reporting.summary_table import all_cells
+from pfrnn.reporting.tables import escape
+
+HEAD = r"""\documentclass{article}
+\usepackage{booktabs}
+\usepackage{amssymb}
+\usepackage[landscape,margin=0.2in]{geometry}
+\begin{document}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("latex")
+    plan = simulated.study("gpu", variants=tuple(simulated.VARIANTS), size_rules=("fixed", "best"))
+    rows = simulated.result_rows(plan, 2)
+    results, prepared = simulated.write_tree(tmp_path, plan, rows, finals=False)
+    collect(results, prepared, plan, tmp_path / "report")
+    lookup = Lookup(read_evidence(tmp_path / "report"))
+    write_tables(all_cells(lookup), lookup, tmp_path / "tables")
+    return tmp_path / "tables"
+
+
+def test_every_row_has_every_column(folder: Path) -> None:
+    for table in range(1, 6):
+        lines = (folder / f"table{table}.tex").read_text(encoding="utf-8").splitlines()
+        columns = next(line for line in lines if line.startswith(r"\begin{tabular}"))
+        count = len(columns.partition("}{")[2].rstrip("}"))
+        rows = [line for line in lines if line.endswith(r"\\")]
+        assert {line.count(" & ") for line in rows} == {count - 1}
+
+
+def test_escaping() -> None:
+    assert escape("50 % of a_b & c^2 #1") == r"50 \% of a\_b \& c\^{}2 \#1"
+
+
+def test_tables_compile(folder: Path) -> None:
+    latex = shutil.which("pdflatex") or shutil.which("lualatex")
+    if latex is None:
+        pytest.skip("no LaTeX here (Debian: texlive-latex-recommended)")
+    body = "".join(rf"\input{{table{table}.tex}}" + "\n" for table in range(1, 6))
+    (folder / "all.tex").write_text(HEAD + body + r"\end{document}" + "\n", encoding="utf-8")
+    command = [latex, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
