@@ -124,7 +124,17 @@ def elbo_loss(
 def combined_loss(
     prediction: Tensor, elbo: Tensor | None, prediction_weight: float = 1.0, beta: float = 1.0
 ) -> Tensor:
-    """Return prediction_weight * L_pred + beta * L_ELBO (the paper: 1 and 1)."""
+    """Return prediction_weight * L_pred + beta * L_ELBO (the paper: 1 and 1).
+
+    Args:
+        prediction: (...), L_pred of every member.
+        elbo: (...), L_ELBO, or None.
+        prediction_weight: 0 leaves L_pred out, whatever its value.
+        beta: 0 leaves L_ELBO out, whatever its value.
+
+    Returns:
+        (...).
+    """
     if elbo is None or beta == 0:
         return prediction_weight * prediction
     if prediction_weight == 0:
@@ -146,7 +156,17 @@ def exponential_time_weights(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Return exp(rate t), t = 0, ..., steps - 1, divided by their sum (the authors' release)."""
+    """Return exp(rate t), t = 0, ..., steps - 1, divided by their sum (the authors' release).
+
+    Args:
+        steps: T.
+        rate: per step; at 0.1 the last 20 of 80 steps carry 86 % of the weight.
+        device: of the result.
+        dtype: of the result; float32 when None.
+
+    Returns:
+        (T,), summing to 1.
+    """
     return torch.softmax(rate * torch.arange(steps, device=device, dtype=dtype or torch.float32), 0)
 
 
@@ -157,6 +177,15 @@ def reduce_loss(
 
     Masked steps are selected away, not multiplied by 0, so that NaN in padding can't spread.
     Sequences without any output don't count in a batch mean.
+
+    Args:
+        steps: (T, ..., N), a loss of each step.
+        mask: (T, ..., N) bool, steps that have an output; None means all.
+        time: ``sum``, or ``mean`` over a sequence's outputs.
+        batch: ``mean`` over sequences that have an output, or ``sum``.
+
+    Returns:
+        (...), one value a member.
     """
     if mask is None:
         series = steps.sum(0) if time == "sum" else steps.mean(0)

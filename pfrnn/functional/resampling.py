@@ -77,6 +77,14 @@ def unnormalized_correction(log_weights: Tensor, ancestors: Tensor, alpha: float
     """Return log(w / q) of the ancestors, the paper's corrected weight before renormalising.
 
     (1/K) sum_j exp(.)_j f(x_{a_j}) is an unbiased estimate of sum_i w_i f(x_i).
+
+    Args:
+        log_weights: (..., K), normalised.
+        ancestors: (..., K) int64.
+        alpha: mixture of soft resampling, in (0, 1).
+
+    Returns:
+        (..., K), not normalised.
     """
     count = log_weights.shape[-1]
     mixture = log_weights.exp() * alpha + (1.0 - alpha) / count

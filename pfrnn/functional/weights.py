@@ -42,7 +42,13 @@ def lift(x: Tensor) -> Tensor:
 def uniform_log_weights(
     *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return log(1/K) in the given shape, K being its last axis."""
+    """Return log(1/K) in the given shape.
+
+    Args:
+        *shape: of the result; its last axis is K.
+        device: of the result.
+        dtype: of the result.
+    """
     return torch.full(shape, -math.log(shape[-1]), device=device, dtype=dtype)
 
 

@@ -68,6 +68,9 @@ class ParticleCell(ParticleParameters):
             Noise and uniforms that are not given come from torch's default generator.
         """
         steps, sequences = x.shape[0], x.shape[-2]
+        if valid is not None:
+            # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
+            x = torch.where(valid.unsqueeze(-1), x, 0.0)
         if state is None:
             state = self.initial_state(sequences, num_particles)
         count = self._particles(state.hidden.shape[-2])

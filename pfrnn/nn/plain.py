@@ -126,6 +126,9 @@ class PlainCell(nn.Module):
             update: in training, move the running statistics (once).
         """
         state = self.initial_state(x.shape[-2]) if state is None else state
+        if valid is not None:
+            # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
+            x = torch.where(valid.unsqueeze(-1), x, 0.0)
         learn = self.running is not None and self.training
         output = run_rnn(
             type(self).step,

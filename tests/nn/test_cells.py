@@ -230,3 +230,15 @@ def test_repr_names_what_is_unusual():
         "(running): RunningStatistics()\n)"
     )
     assert "activation='relu'" in repr(LSTMCell(D, H, activation="relu"))
+
+
+@pytest.mark.parametrize("cls", [PFLSTMCell, PFGRUCell, LSTMCell, GRUCell])
+def test_nan_in_padding_stays_there(cls):
+    cell = cls(D, H, num_particles=K) if cls in PF else cls(D, H)
+    valid = torch.arange(T)[:, None] < torch.tensor([6, 2, 3, 1])
+    x = torch.where(valid.unsqueeze(-1), torch.randn(T, N, D), float("nan"))
+    out = cell.unroll(x, valid=valid)
+    out.hidden.square().sum().backward()
+    assert torch.all(torch.isfinite(out.hidden))
+    grads = [p.grad for p in cell.parameters() if p.grad is not None]
+    assert all(torch.all(torch.isfinite(g)) for g in grads)

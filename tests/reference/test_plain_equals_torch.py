@@ -121,3 +121,45 @@ def test_population_and_padding(name, batch_norm):
         if batch_norm == "feature":
             torch.testing.assert_close(both.mean[m], alone.mean, **TIGHT)
             torch.testing.assert_close(both.variance[m], alone.variance, **TIGHT)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_plain_with_bn_and_relu_equals_one_quiet_particle(name, training):
+    """The filter is checked against written-out loops; one particle of it is the plain cell."""
+    g = torch.Generator().manual_seed(2)
+    steps = 7
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+    norm, given = (randn(H), randn(H)), None if training else (randn(H), randn(H).square() + 0.5)
+    cell, log_w = (randn(N, H) if name == "lstm" else None), torch.zeros(N, 1, dtype=torch.float64)
+    hidden, blank = randn(N, H), torch.zeros(H, H, dtype=torch.float64)
+    state = PFState(hidden.unsqueeze(1), None if cell is None else cell.unsqueeze(1), log_w)
+    filter_switches = FilterSwitches(resampling="none")
+    switches = RNNSwitches(activation="relu", batch_norm="feature")
+    quiet = torch.zeros(steps, N, H + 1, dtype=torch.float64)
+    if name == "lstm":
+        i, f, n, o = (randn(H, H) for _ in range(4))
+        pi, pf, pn, po = (randn(steps, N, H) for _ in range(4))
+        plain = LSTMWeights(torch.cat([i, f, n, o], 1), *norm)
+        weights = PFLSTMWeights(torch.cat([i, f, o, n, blank], 1), randn(H), *norm)
+        x, wide = torch.cat([pi, pf, pn, po], -1), torch.cat([pi, pf, po, pn, quiet], -1)
+        step, pf_step = lstm_step, pf_lstm_step
+    else:
+        r, z, n = (randn(H, H) for _ in range(3))
+        pr, pz, pn = (randn(steps, N, H) for _ in range(3))
+        plain = GRUWeights(torch.cat([r, z], 1), n, *norm)
+        weights = PFGRUWeights(torch.cat([z, r, blank], 1), n, randn(H), *norm)
+        x, wide = torch.cat([pr, pz, pn], -1), torch.cat([pz, pr, pn, quiet], -1)
+        step, pf_step = gru_step, pf_gru_step
+    valid = torch.arange(steps)[:, None] < torch.tensor([7, 2, 5])
+    got = run_rnn(step, x, RNNState(hidden, cell), plain, switches, statistics=given, valid=valid)
+    want = run_pf(
+        pf_step, wide, state, None, None, weights, filter_switches, statistics=given, valid=valid
+    )
+    torch.testing.assert_close(got.hidden, want.hidden.squeeze(2), **TIGHT)
+    if training:
+        torch.testing.assert_close(got.step_mean, want.step_mean, **TIGHT)
+        torch.testing.assert_close(got.variance, want.variance, **TIGHT)
