@@ -111,7 +111,7 @@ def _continues(response: Any, start: int) -> bool:
 
 
 def _copy(source: Any, output: IO[bytes], start: int, total: int | None, name: str) -> int:
-    from tqdm import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
     bar = tqdm(
         total=total, initial=start, unit="B", unit_scale=True, desc=name, leave=False,

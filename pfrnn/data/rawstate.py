@@ -124,15 +124,16 @@ def _require_files(card: Card, folder: Path) -> None:
 
 def _differs_in_content(dataset: Dataset, folder: Path) -> str:
     """Return "" when the parsed table is a known one, else why it is not."""
-    if dataset.read is None or not dataset.card.tables:
-        return "the set has no table digest that could decide"
+    if dataset.read is None:
+        return "the set has no parser that could decide"
     try:
         digest = arrays_digest(dataset.read(folder))
     except DataError as error:
         return f"reading it says: {error}"
     if digest in dataset.card.tables:
         return ""
-    return f"it reads well, but its content is another (table digest {digest})"
+    known = "its content is another" if dataset.card.tables else "no table digest is known"
+    return f"it reads well, but {known} (table digest {digest})"
 
 
 def _refusal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from pfrnn.data.base import SPLITS, Protocol, Split
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
+
+GroupT = TypeVar("GroupT", bound=Hashable)
 
 
 def by_time(rows: int, validation: float, test: float) -> dict[str, range]:
@@ -35,8 +38,8 @@ def by_time(rows: int, validation: float, test: float) -> dict[str, range]:
 
 
 def by_group(
-    labels: Mapping[Hashable, int], validation: float, test: float, seed: int
-) -> dict[str, list[Hashable]]:
+    labels: Mapping[GroupT, int], validation: float, test: float, seed: int
+) -> dict[str, list[GroupT]]:
     """Deal whole groups (sequences, persons) to the parts, class by class, by a seeded draw.
 
     Each class gives ``round(share * its groups)`` groups to test and to validation, at least one
@@ -51,7 +54,7 @@ def by_group(
     Returns:
         split name -> its groups, in the order of ``labels``.
     """
-    parts: dict[str, set[Hashable]] = {name: set() for name in SPLITS}
+    parts: dict[str, set[GroupT]] = {name: set() for name in SPLITS}
     for label in sorted(set(labels.values())):
         groups = [group for group, its in labels.items() if its == label]
         generator = np.random.default_rng(derive_seed(seed, "groups", int(label)))
@@ -68,7 +71,13 @@ def by_group(
 def take(split: Split, index: npt.NDArray[np.int64] | Sequence[int]) -> Split:
     """Return the sequences at ``index``, in that order."""
     chosen = np.asarray(index, dtype=np.int64)
-    return Split(*(array[chosen] for array in split))
+    return Split(
+        x=split.x[chosen],
+        length=split.length[chosen],
+        y=split.y[chosen],
+        mask=split.mask[chosen],
+        rows=split.rows[chosen],
+    )
 
 
 def cap_index(split: str, sequences: int, protocol: Protocol, seed: int) -> npt.NDArray[np.int64]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,3 +14,18 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("no_proxy", "*")
     with serve() as served:
         yield served
+
+
+@pytest.fixture
+def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No mirror is set, whatever the surroundings say."""
+    monkeypatch.delenv("PFRNN_DATA_MIRROR", raising=False)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The toy set's folder in a mirror that is set."""
+    folder = tmp_path / "mirror" / "toy"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PFRNN_DATA_MIRROR", str(folder.parent))
+    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pfrnn.data.remote import fetch
 from pfrnn.data.scaling import carry_forward
 from pfrnn.data.sets import aep, air, arem, nasdaq, pm
 from pfrnn.errors import DataError
+from tests.data.test_damage import CASES, DAMAGE, SEPARATOR, swap_rows
 
 pytestmark = [
     pytest.mark.mirror,
@@ -190,25 +192,31 @@ def line_ends(body: bytes) -> bytes:
     return unix if b"\r\n" in body else unix.replace(b"\n", b"\r\n")
 
 
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "cut mid-line": lambda body: body[: len(body) // 2 + 7],
+EDITS: dict[str, Callable[[bytes], bytes]] = {
     "cut at a line": lambda body: body[: body.rindex(b"\n", 0, len(body) // 2) + 1],
     "one digit": lambda body: body[:5000].replace(b"1", b"2", 1) + body[5000:],
-    "html": lambda body: b"<!DOCTYPE html><html></html>",
-    "empty": lambda body: b"",
-    "two rows swapped": lambda body: b"\n".join(
-        (lambda x: [*x[:20], x[21], x[20], *x[22:]])(body.split(b"\n"))
-    ),
+    "two rows swapped": swap_rows,
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", EDITS)
 @pytest.mark.parametrize("name", FILES)
-def test_damaged_real_file_is_refused(name: str, damage: str, raw: Path, tmp_path: Path) -> None:
-    folder = edit_copy(raw, name, FILES[name], tmp_path, DAMAGE[damage])
+def test_edited_real_file_is_refused(name: str, damage: str, raw: Path, tmp_path: Path) -> None:
+    folder = edit_copy(raw, name, FILES[name], tmp_path, EDITS[damage])
     with pytest.raises(DataError, match="not the publisher's file") as caught:
         inspect_raw(dataset(name), folder)
     assert FILES[name] in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "damage"), CASES)
+def test_damaged_real_file_is_named(name: str, damage: str, raw: Path, tmp_path: Path) -> None:
+    """The refusal also says where the fault is."""
+    change, message = DAMAGE[damage]
+    folder = edit_copy(raw, name, FILES[name], tmp_path, lambda body: change(body, SEPARATOR[name]))
+    with pytest.raises(DataError) as caught:
+        inspect_raw(dataset(name), folder)
+    assert "not the publisher's file" in str(caught.value)
+    assert re.search(message, str(caught.value)), str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["aep", "air", "pm"])

@@ -12,7 +12,7 @@ from pfrnn.data.base import Address
 from pfrnn.data.download import NotServedError
 from pfrnn.data.remote import fetch
 from pfrnn.data.wheel import download_wheel, index_url
-from tests.data.test_fetch import BODY, FAST, toy
+from tests.data.toy import BODY, FAST, toy
 
 NAME = "toyset-1.0-py3-none-any.whl"
 

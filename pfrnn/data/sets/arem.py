@@ -187,13 +187,13 @@ def deal(recordings: list[Recording], protocol: AremProtocol, seed: int) -> dict
     if protocol.split == "random":
         labels = {r.name: ACTIVITIES.index(r.activity) for r in recordings}
         parts = by_group(labels, protocol.validation, protocol.test, seed)
-        return {name: set(map(str, parts[name])) for name in SPLITS}
+        return {name: set(parts[name]) for name in SPLITS}
     test = {r.name for r in recordings if r.number in PUBLIC_TEST[r.activity]}
     rest = {r.name: ACTIVITIES.index(r.activity) for r in recordings if r.name not in test}
     parts = by_group(rest, protocol.validation, 0.0, seed)
     return {
-        "train": set(map(str, parts["train"])),
-        "validation": set(map(str, parts["validation"])),
+        "train": set(parts["train"]),
+        "validation": set(parts["validation"]),
         "test": test,
     }
 

@@ -54,7 +54,10 @@ CARD = Card(
     licence="CC BY 4.0 (UCI's default; not re-checked)",
     redistributable=True,
     files=(
-        RawFile(READINGS),
+        RawFile(
+            READINGS,
+            excerpts=("c7b4bbd42be607f718bd284fdd69f8dfe7a4176b7019930fece262e5bb2e018c",),
+        ),
         RawFile(METADATA, ("170e0adeacbaeeb7948d0f79f4cbd0058c3b3820e8fb85844d821201fb1a9bc5",)),
     ),
     addresses=(

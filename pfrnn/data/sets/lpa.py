@@ -62,7 +62,13 @@ CARD = Card(
     ),
     licence="CC BY 4.0",
     redistributable=True,
-    files=(RawFile(FILE, ("md5:280a677ae0d673ec9a50ada480d8a529",)),),
+    files=(
+        RawFile(
+            FILE,
+            ("md5:280a677ae0d673ec9a50ada480d8a529",),
+            excerpts=("47379dcfd26b2301be9267b2cfb0f89cf52410e54e66d4cffb022897a698cf1c",),
+        ),
+    ),
     addresses=(
         Address(
             "https://archive.ics.uci.edu/static/public/196/"
