@@ -96,7 +96,9 @@ def test_the_exact_posterior_is_the_floor_of_the_same_test_trajectories(name):
 
 
 def test_no_exact_posterior_where_moves_are_hidden_or_none_is_asked_for():
-    assert "exact_posterior" not in prepare(action="command", posterior_trajectories=5).controls
+    hidden = prepare(action="command", posterior_trajectories=5)
+    assert set(hidden.controls) == {"map_centre", "particle_filter"}
+    assert any("filter on the true model" in note for note in hidden.notes)
     assert "exact_posterior" not in prepare(posterior_trajectories=0).controls
     noisy = prepare(input="authors_code", posterior_trajectories=5)
     assert "exact_posterior" in noisy.controls

@@ -6,10 +6,9 @@ import pytest
 from pfrnn.errors import DataError
 from pfrnn.maze.landmarks import NearestLandmarks
 from pfrnn.maze.maps import load_maze, parse_maze
-from pfrnn.maze.posterior import ExactFilter
+from pfrnn.maze.posterior import ExactFilter, evidence_of
 from pfrnn.maze.scores import localization_scores, squared_errors
 from pfrnn.maze.simulator import Trajectories, World, draw_start, simulate, wrap_degrees
-from pfrnn.maze.walls import Walls
 
 MAZE = load_maze("maze10")
 # The two-sided normal quantile of a false alarm of 1e-6.
@@ -229,62 +228,20 @@ def test_scores_on_known_errors():
     assert squared_errors(np.array([1.0, 2.0]), np.array([0.0, 0.0])) == 2.5
 
 
-class TestWalls:
-    walls = Walls(MAZE, World())
-
-    def test_depth_is_the_signed_distance(self):
-        """Against the distance to a fine comb of points on the other side, 0.05 apart."""
-        points = np.random.default_rng(0).random((200, 2)) * 10
-        comb = np.stack(np.meshgrid(*[np.arange(-1, 11, 0.05) + 0.001] * 2), axis=-1).reshape(-1, 2)
-        comb_free = MAZE.is_free(comb)
-        depth = self.walls.depth(points)
-        for point, found in zip(points, depth, strict=True):
-            is_free = MAZE.is_free(point)
-            other = comb[comb_free != is_free]
-            distance = min(1.0, np.sqrt(np.square(other - point).sum(axis=1).min()))
-            assert (found < 0) == is_free
-            assert abs(found) == pytest.approx(distance, abs=0.075)
-            assert abs(found) <= distance + 1e-9
-
-    def test_depth_is_lipschitz(self):
-        generator = np.random.default_rng(1)
-        points = generator.random((5_000, 2)) * 10.4 - 0.2
-        step = generator.normal(size=points.shape) * 0.05
-        change = np.abs(self.walls.depth(points + step) - self.walls.depth(points))
-        assert (change <= np.hypot(*step.T) + 1e-12).all()
-
-    def test_blocked_share_equals_a_fine_comb(self):
-        generator = np.random.default_rng(2)
-        points, heading = draw_start(MAZE, 1_500, generator)
-        heading[:4] = [0, 90, 180, 270]
-        lengths = 0.18 + 0.04 * (np.arange(1_000) + 0.5) / 1_000
-        angle = np.deg2rad(heading)[:, None]
-        x, y = points[:, :1] + lengths * np.sin(angle), points[:, 1:] + lengths * np.cos(angle)
-        comb = 1 - MAZE.is_free(np.stack([x, y], axis=-1)).mean(axis=1)
-        share = self.walls.blocked_share(points, heading)
-        np.testing.assert_allclose(share, comb, atol=2e-3)
-        assert ((share > 0) & (share < 1)).sum() > 10
-        impossible = self.walls.clearance(points, heading) > 0
-        assert not share[impossible].any()
-        assert impossible.mean() > 0.5
-
-    def test_free_share_is_how_often_a_random_move_is_free(self):
-        """A table: it may be off by the change within a step of its grid (1/80)."""
-        points, _ = draw_start(MAZE, 500, np.random.default_rng(3))
-        generator = np.random.default_rng(4)
-        angle = generator.uniform(0, 2 * np.pi, (500, 4_000))
-        length = generator.uniform(0.18, 0.22, angle.shape)
-        ends = points[:, None] + length[..., None] * np.stack([np.sin(angle), np.cos(angle)], -1)
-        share = self.walls.free_share(points)
-        gap = share - MAZE.is_free(ends).mean(axis=1)
-        assert np.abs(gap).max() < 0.05
-        assert np.abs(gap.mean()) < 0.002
-        assert share.min() < 0.75
+@pytest.mark.slow
+def test_calibration_of_many_trajectories_needs_the_turns():
+    """Mutant: without the turns the posterior is too sure of poses that could not have turned."""
+    maze = load_maze("maze18")
+    walk = simulate(maze, World(), 2_000, 80, seed=21)
+    z = {}
+    for turns in (True, False):
+        result = ExactFilter(maze, World(), turns=turns)(walk)
+        z[turns] = calibration(result.mean, result.variance, walk.position)
+    assert abs(z[True]) < Z
+    assert z[False] > Z
 
 
 def test_headings_before_a_turn_follow_from_the_actions(walk):
-    from pfrnn.maze.posterior import evidence_of
-
     evidence = evidence_of(walk)
     np.testing.assert_allclose(wrap_degrees(evidence.heading - walk.heading), 0, atol=1e-6)
     np.testing.assert_allclose(

@@ -13,6 +13,7 @@ from pydantic import Field
 from pfrnn.data.base import SPLITS, Arrays, Card, Dataset, Protocol, Split
 from pfrnn.maze.landmarks import landmark_positions
 from pfrnn.maze.maps import Maze, load_maze
+from pfrnn.maze.particles import ParticleFilter
 from pfrnn.maze.posterior import ExactFilter
 from pfrnn.maze.scores import localization_scores, squared_errors
 from pfrnn.maze.simulator import Trajectories, World, simulate
@@ -28,6 +29,10 @@ DISTANCE_SCALE = 0.7
 # Test trajectories, from the first, whose exact posterior is kept as draws for the figures.
 PICTURED = 8
 DRAWS = 64
+
+# Of a world that hides the moves: trajectories and particles of the filter on the true model.
+FILTERED = 200
+PARTICLES = 3_000
 
 # Direction noise of the release, degrees; the paper states none.
 RELEASE_DIRECTION_NOISE = 3.0
@@ -133,8 +138,13 @@ def prepare(name: str, raw: Path, protocol: MazeProtocol, seed: int) -> Arrays:
     }
     notes = ["simulated from the base seed; the target is standardised by the map, not a sample"]
     count = min(protocol.posterior_trajectories, protocol.test)
-    if world.action == "command":
-        notes.append("no exact posterior: the moves are hidden")
+    if count and world.action == "command":
+        count = min(count, FILTERED)
+        controls["particle_filter"] = particle_filter(maze, world, test, count, seed)
+        notes.append(
+            f"the moves are hidden: instead of the exact posterior a filter on the true model "
+            f"with {PARTICLES} particles answered {count} of {protocol.test} test trajectories"
+        )
     elif count:
         scores, arrays = exact_posterior(maze, protocol, test, count)
         controls["exact_posterior"] = scores
@@ -177,6 +187,16 @@ def exact_posterior(
         "exact_mean": posterior.mean.astype(np.float32),
         "exact_samples": samples.astype(np.float32),
     }
+
+
+def particle_filter(
+    maze: Maze, world: World, test: Trajectories, count: int, seed: int
+) -> dict[str, float]:
+    """Scores of a particle filter on the true model on the first ``count`` test trajectories."""
+    part = Trajectories(*(field[:count] for field in test))
+    model = ParticleFilter(maze, world, PARTICLES)
+    answers = model(part, derive_seed(seed, maze.name, "particle filter"))
+    return localization_scores(squared_errors(answers, part.position))
 
 
 def target_scale(maze: Maze) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
