@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 # Weight of a new batch in the running batch-norm statistics, once 1/n has fallen below it.
 _MOMENTUM = 0.1
+_RUNNING = "core.cell.running"
 
 
 class Predicted(NamedTuple):
@@ -85,9 +86,15 @@ class PlainPath:
     ) -> Randomness | None:
         if self.spec.kind != "particle":
             return None
-        shape = NoiseShape(batch.x.shape[2], self.spec.particles, self.spec.hidden)
-        noise = draw(members, axes, batch.lengths, shape, batch.x.device)
-        return Randomness(noise.normal, noise.uniform)
+        spec = self.spec
+        shape = NoiseShape(
+            sequences=batch.x.shape[2],
+            particles=spec.particles,
+            hidden=spec.hidden,
+            uniform=spec.filter.resampling != "none",
+            initial=spec.filter.initial_state == "uniform",
+        )
+        return draw(members, axes, batch.lengths, shape, batch.x.device)
 
     def forward(
         self,
@@ -169,14 +176,14 @@ def running_statistics(population: Population, own: Statistics | None) -> Stacke
     momentum = max(_MOMENTUM, 1.0 / (population.updates + 1))
     steps = len(own.mean)
     buffers = dict(population.buffers)
-    before = (buffers["core.running_mean"], buffers["core.running_variance"])
+    before = (buffers[f"{_RUNNING}.mean"], buffers[f"{_RUNNING}.variance"])
     new = update_running(
         (before[0][..., :steps, :], before[1][..., :steps, :]),
         Statistics(own.mean.movedim(0, -2), own.variance.movedim(0, -2), own.count.movedim(0, -1)),
         momentum,
     )
     for name, old, value in zip(("mean", "variance"), before, new, strict=True):
-        buffers[f"core.running_{name}"] = torch.cat([value, old[..., steps:, :]], -2)
+        buffers[f"{_RUNNING}.{name}"] = torch.cat([value, old[..., steps:, :]], -2)
     return buffers
 
 
