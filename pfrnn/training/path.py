@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from pfrnn.config import Training
@@ -43,11 +43,12 @@ class ComputePath(Protocol):
     """What the training loop needs from a path."""
 
     name: str
+    stochastic: bool  # whether two evaluations with different noise differ
     spec: NetworkSpec
     weights: LossWeights
     training: Training
 
-    def build(self) -> ExperimentNetwork:
+    def build(self) -> nn.Module:
         """Make one freshly initialised model."""
 
     def train_step(
@@ -76,10 +77,15 @@ class PlainPath:
         self.weights = weights
         self.training = training
         self.network = ExperimentNetwork(spec)
+        self.stochastic = spec.kind == "particle"
 
-    def build(self) -> ExperimentNetwork:
+    def build(self) -> nn.Module:
         """Make one freshly initialised model."""
         return ExperimentNetwork(self.spec)
+
+    def decays(self, name: str) -> bool:
+        """Whether L2 acts on a parameter."""
+        return True
 
     def _randomness(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
@@ -111,16 +117,27 @@ class PlainPath:
         )
         return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
+    def training_loss(
+        self,
+        leaves: Stacked,
+        population: Population,
+        members: Sequence[Member],
+        batch: Batch,
+        axes: Sequence[str | int],
+    ) -> Predicted:
+        """Run a training batch with the noise that ``axes`` name."""
+        randomness = self._randomness(members, axes, batch)
+        return self.forward(leaves, population.buffers, batch, randomness, True)
+
     def train_step(
         self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
     ) -> None:
         """Update ``population`` in place; nothing changes when the step raises."""
         axes = ("train", population.epoch, population.step)
-        randomness = self._randomness(members, axes, batch)
         leaves = {
             name: value.detach().requires_grad_() for name, value in population.parameters.items()
         }
-        output, loss = self.forward(leaves, population.buffers, batch, randomness, True)
+        output, loss = self.training_loss(leaves, population, members, batch, axes)
         # Members share nothing, so the gradient of the sum holds each one's own.
         gradients = torch.autograd.grad(
             loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
@@ -135,6 +152,7 @@ class PlainPath:
                 self.training.rmsprop_decay,
                 self.training.rmsprop_eps,
                 finite,
+                self.decays,
             )
             finite &= torch.isfinite(update.gradient_norm)
             buffers = running_statistics(population, output.statistics)
@@ -185,8 +203,3 @@ def running_statistics(population: Population, own: Statistics | None) -> Stacke
     for name, old, value in zip(("mean", "variance"), before, new, strict=True):
         buffers[f"{_RUNNING}.{name}"] = torch.cat([value, old[..., steps:, :]], -2)
     return buffers
-
-
-def choose_path(spec: NetworkSpec, weights: LossWeights, training: Training) -> ComputePath:
-    """Choose how steps are computed; the choice and its reason go to the log and run.json."""
-    return PlainPath(spec, weights, training)

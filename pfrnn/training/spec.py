@@ -42,7 +42,7 @@ def network_spec(
         encoder=net.embedding if card.vocabulary else width,
         layers=2 if net.text == "main" else 1,
         cell=variant.cell,
-        kind=variant.kind,
+        kind="particle" if variant.kind == "particle" else "plain",
         hidden=hidden,
         particles=particles,
         filter=filter_options(config, variant, card.max_length),
