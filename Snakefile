@@ -31,9 +31,10 @@ localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store,
 rule all:
     default_target: True
     input:
-        f"{RESULTS}/report/index.html",
-        f"{RESULTS}/mlflow.json",
+        records(),
         missing_data(),
+        f"{RESULTS}/mlflow.json",
+        f"{RESULTS}/report/index.html",
 
 
 rule data:
@@ -44,11 +45,13 @@ rule data:
 
 rule results:
     input:
-        f"{RESULTS}/results.csv",
+        records(),
         missing_data(),
+        f"{RESULTS}/results.csv",
 
 
 rule reports:
     input:
-        f"{RESULTS}/report/index.html",
+        records(),
         missing_data(),
+        f"{RESULTS}/report/index.html",

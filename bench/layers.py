@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.plain_port import PlainPFGRU, PlainPFLSTM  # noqa: E402
-from pfrnn.files import write_json  # noqa: E402
-from pfrnn.nn import PFGRU, PFLSTM  # noqa: E402
+from bench.plain_port import PlainPFGRU, PlainPFLSTM
+from pfrnn.files import write_json
+from pfrnn.nn import PFGRU, PFLSTM
 
 
 class Size(NamedTuple):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pfrnn.data.base import Split
 from pfrnn.data.controls import logistic_regression, majority, summary_features
 
-TREES = 200
+TREES = 100
 
 
 def sensor_controls(splits: Mapping[str, Split]) -> dict[str, npt.NDArray[np.int64]]:
@@ -24,7 +24,7 @@ def sensor_controls(splits: Mapping[str, Split]) -> dict[str, npt.NDArray[np.int
 
     Returns:
         Control -> labels (N,) of the test split: ``majority``, ``logistic_regression`` and
-        ``random_forest`` (200 trees), the last two on each window's summary and last reading.
+        ``random_forest`` (100 trees), the last two on each window's summary and last reading.
 
     Randomness:
         the forest's own, seeded with 0: a control is the same in every study.

@@ -116,8 +116,8 @@ def assign_windows(
     tested, validated, trained = np.split(order, np.cumsum(counts))
     chosen = {"train": trained, "validation": validated, "test": tested}
     return {
-        name: Windows(*(field[np.sort(index)] for field in windows))
-        for name, index in chosen.items()
+        name: Windows(windows.x[index], windows.y[index], windows.rows[index])
+        for name, index in ((name, np.sort(drawn)) for name, drawn in chosen.items())
     }
 
 

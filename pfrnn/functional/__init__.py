@@ -21,6 +21,14 @@ from pfrnn.functional.losses import (
 )
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
+from pfrnn.functional.predictive import (
+    Coverage,
+    Interval,
+    coverage,
+    mixture_cdf,
+    predictive_interval,
+    predictive_quantile,
+)
 from pfrnn.functional.resampling import (
     Resampled,
     gather,
@@ -51,9 +59,11 @@ from pfrnn.functional.weights import (
 )
 
 __all__ = [
+    "Coverage",
     "FilterOutput",
     "FilterSwitches",
     "GRUWeights",
+    "Interval",
     "LSTMWeights",
     "Modes",
     "PFGRUWeights",
@@ -72,6 +82,7 @@ __all__ = [
     "batch_statistics",
     "combined_loss",
     "covariance",
+    "coverage",
     "effective_sample_size",
     "elbo_loss",
     "entropy",
@@ -81,6 +92,7 @@ __all__ = [
     "gru_step",
     "lstm_step",
     "mean_particle",
+    "mixture_cdf",
     "modes",
     "multinomial_resample",
     "normalize",
@@ -88,6 +100,8 @@ __all__ = [
     "pf_lstm_step",
     "pool",
     "prediction_loss",
+    "predictive_interval",
+    "predictive_quantile",
     "quantiles",
     "reduce_loss",
     "resample",

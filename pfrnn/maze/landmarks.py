@@ -61,15 +61,17 @@ class NearestLandmarks:
         x = (np.arange(self._columns) + 0.5) * _TILE
         y = (np.arange(self._rows) + 0.5) * _TILE
         centres = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 1, 2)
-        distance = np.sqrt(np.square(centres - self.positions).sum(axis=-1))
-        order = np.argsort(distance, axis=1, kind="stable")
-        ranked = np.take_along_axis(distance, order, axis=1)
-        reach = ranked[:, self.count - 1, None] + _TILE * np.sqrt(2.0) + 1e-9
-        kept = ranked <= reach
-        width = int(kept.sum(axis=1).max())
-        chosen = self.positions[order[:, :width]]
-        chosen[~kept[:, :width]] = _FAR
-        return np.ascontiguousarray(chosen[..., 0]), np.ascontiguousarray(chosen[..., 1])
+        distance = np.hypot(
+            centres[..., 0] - self.positions[:, 0], centres[..., 1] - self.positions[:, 1]
+        )
+        last = np.partition(distance, self.count - 1, axis=1)[:, self.count - 1]
+        kept = distance <= last[:, None] + _TILE * np.sqrt(2.0) + 1e-9
+        tile, landmark = np.nonzero(kept)
+        counts = kept.sum(axis=1)
+        place = np.arange(len(tile)) - np.repeat(np.cumsum(counts) - counts, counts)
+        candidates = np.full((2, len(kept), int(counts.max())), _FAR)
+        candidates[:, tile, place] = self.positions[landmark].T
+        return candidates[0], candidates[1]
 
     def __call__(self, points: Floats) -> npt.NDArray[np.float64]:
         """Return the sorted distances.

@@ -99,7 +99,7 @@ class ExactFilter:
     """
 
     def __init__(
-        self, maze: Maze, world: World, turns: bool = True, cells: int = 48, chunk: int = 32
+        self, maze: Maze, world: World, turns: bool = True, cells: int = 24, chunk: int = 32
     ) -> None:
         if world.action != "realised":
             raise DataError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
@@ -13,6 +15,12 @@ from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.parameters import ParticleParameters
 
 
+@functools.cache
+def compiled(step: Step, backend: str) -> Step:
+    """Return the compiled step, the same one for all cells; it recompiles for other sizes."""
+    return torch.compile(step, backend=backend)
+
+
 class ParticleCell(ParticleParameters):
     """A cell that runs; use :class:`PFLSTMCell` or :class:`PFGRUCell`.
 
@@ -20,6 +28,13 @@ class ParticleCell(ParticleParameters):
     """
 
     step: Step
+    # Backend of torch.compile for the step, or None. Compiling the step rather than the whole
+    # layer takes seconds instead of minutes, and serves sequences of every length.
+    compile_backend: str | None = None
+
+    def _chosen_step(self) -> Step:
+        step = type(self).step
+        return step if self.compile_backend is None else compiled(step, self.compile_backend)
 
     def unroll(
         self,
@@ -63,7 +78,7 @@ class ParticleCell(ParticleParameters):
         learn = self.running is not None and self.training
         given = None if self.running is None or learn else self.running.given(steps)
         output = run_pf(
-            type(self).step,
+            self._chosen_step(),
             self.project(x),
             state,
             noise,

@@ -117,6 +117,16 @@ class ParticleLayer(nn.Module):
             raise ConfigError(f"cells.{layer}: expected a particle cell, got {type(cell).__name__}")
         return cell
 
+    def compile_step(self, backend: str | None = "inductor") -> None:
+        """Compile the step of every cell (torch.compile) at its next call; None stops that.
+
+        The first call with new sizes takes some seconds; then a step is about twice as fast on a
+        CPU. For the whole layer in one graph call ``torch.compile(layer, fullgraph=True)``, whose
+        compile time grows with the number of steps.
+        """
+        for layer in range(self.num_layers):
+            self._cell(layer).compile_backend = backend
+
     def reset_parameters(self) -> None:
         """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics."""
         for layer in range(self.num_layers):

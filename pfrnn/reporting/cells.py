@@ -35,7 +35,7 @@ PARTNERS = {
     "lstm_ensemble": ("pf_lstm",),
     "gru_ensemble": ("pf_gru",),
 }
-_ABLATION_PARTNERS = ("pf_lstm_p30", "pf_lstm_p20", "pf_lstm_p1")
+ABLATION_PARTNERS = ("pf_lstm_p30", "pf_lstm_p20", "pf_lstm_p1")
 
 
 class Ours(NamedTuple):
@@ -217,7 +217,7 @@ def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
 
 def _direction(lookup: Lookup, number: PaperNumber, ours: Ours, reason: str) -> Verdict:
     variant = number.variant or ""
-    for partner in PARTNERS.get(variant, _ABLATION_PARTNERS):
+    for partner in PARTNERS.get(variant, ABLATION_PARTNERS):
         theirs = lookup.ours(number.dataset, partner, number.size_rule)
         printed = _printed(number, partner)
         if theirs is not None and printed is not None and partner != variant:

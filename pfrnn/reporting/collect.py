@@ -15,7 +15,7 @@ from pfrnn.maze.maps import load_maze
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
 from pfrnn.reporting.samples import belief_sample, series
 
-EPOCHS_KEPT = 60
+EPOCHS_KEPT = 32
 # The run record's entries that a reader of the report needs; versions are listed once.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
 # Belief pictures: of these variants the first that ran, once a maze.

@@ -24,9 +24,9 @@ import pandas as pd
 
 from pfrnn.errors import RecordError
 from pfrnn.files import read_json
-from pfrnn.records import HISTORY_COLUMNS, RESULT_COLUMNS
+from pfrnn.records import RESULT_COLUMNS
 
-HISTORY = ("final_id", *HISTORY_COLUMNS)
+HISTORY = ("final_id", "member", "epoch", "train_loss", "val_score", "ess")
 NUMERIC = (
     "hidden_size",
     "particles",

@@ -48,29 +48,42 @@ class Records:
     def __init__(self, lookup: Lookup) -> None:
         self.lookup = lookup
         self.records: list[Record] = []
-        self._numbers: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
 
     def index(self, ours: Ours) -> int:
         """Return the number of a result's record, adding it when it is new."""
-        key = (str(ours.row["final_id"]), ours.reading.metric)
+        key = (str(ours.row["final_id"]), str(ours.row["variant"]), ours.reading.metric)
         if key not in self._numbers:
             self._numbers[key] = len(self.records)
-            self.records.append(_record(self.lookup, ours))
+            summary = ours.row["dataset"] == "all"
+            self.records.append(_summary(ours) if summary else _record(self.lookup, ours))
         return self._numbers[key]
+
+
+def _summary(ours: Ours) -> Record:
+    digits = decimals_for(ours.mean)
+    lines = (
+        ("value", ours.reading.unit),
+        ("by repetition", _values(ours, digits)),
+        ("test-set error", significant(ours.sampling_error)),
+        ("made of", str(ours.row["final_id"])),
+    )
+    return Record(f"Summary of {ours.row['variant']}", lines)
+
+
+def _values(ours: Ours, digits: int) -> str:
+    pairs = zip(ours.repetitions, ours.values, strict=True)
+    return ", ".join(f"{repetition}: {number(value, digits)}" for repetition, value in pairs)
 
 
 def _record(lookup: Lookup, ours: Ours) -> Record:
     row, tier = ours.row, lookup.evidence.study.tier
     run = lookup.evidence.runs.get(str(row["final_id"]), {})
     digits = decimals_for(ours.mean)
-    values = ", ".join(
-        f"{repetition}: {number(value, digits)}"
-        for repetition, value in zip(ours.repetitions, ours.values, strict=True)
-    )
     diverged = max(ours.diverged, int(run.get("diverged", 0) or 0))
     lines = [
         ("value", f"{ours.reading.metric}, {ours.reading.unit}"),
-        ("by repetition", values),
+        ("by repetition", _values(ours, digits)),
         ("seed of the first", str(row["seed"])),
         ("test-set error", significant(ours.sampling_error)),
         ("diverged", str(diverged)),

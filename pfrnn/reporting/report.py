@@ -1,25 +1,32 @@
-"""Write a report: evidence, tables, figures and the page. The entry of the rule ``report``."""
+"""Write a report: evidence, tables, figures, claims and the page. The entry of rule ``report``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pfrnn.files import write_json, write_text
-from pfrnn.reporting import tables
-from pfrnn.reporting.cells import Cell, Lookup, build_cells
+from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.claim_parts import claim_tiles, claims_part, parity_part
+from pfrnn.reporting.claims import judge_claims, judge_strata
 from pfrnn.reporting.collect import collect
 from pfrnn.reporting.evidence import Evidence, Study, read_evidence
 from pfrnn.reporting.figures.belief import belief_panels
+from pfrnn.reporting.figures.calibration import calibration
+from pfrnn.reporting.figures.cost import cost_against_quality
 from pfrnn.reporting.figures.learning import learning_curves
-from pfrnn.reporting.figures.style import Drawing, close, save
+from pfrnn.reporting.figures.localization import localization_bars
+from pfrnn.reporting.figures.over_time import error_over_time, ess_over_time
+from pfrnn.reporting.figures.particles import particles_against_error
+from pfrnn.reporting.figures.scatter import scatter_plots
+from pfrnn.reporting.figures.style import Drawing, close
+from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
-from pfrnn.reporting.matrices import Records, paper_matrix, tier_note
+from pfrnn.reporting.matrices import Records, paper_matrix
+from pfrnn.reporting.outputs import write_claims, write_figures, write_readme_block, write_tables
 from pfrnn.reporting.page import figure_view, write_page
 from pfrnn.reporting.player import belief_player
 from pfrnn.reporting.sections import controls_part, data_part, missing_part, runs_part, units_part
+from pfrnn.reporting.summary_table import all_cells
 from pfrnn.reporting.views import Part
-
-TABLES = (1, 2, 4, 5)
 
 
 def write_report(results: Path, prepared: Path, study: Study, out: Path) -> Path:
@@ -37,63 +44,65 @@ def render(evidence_folder: Path, out: Path) -> Path:
     """Render every table, figure and the page from an evidence folder; return the page's path."""
     evidence = read_evidence(evidence_folder)
     lookup = Lookup(evidence)
-    cells = build_cells(lookup)
+    tier = evidence.study.tier
+    cells = all_cells(lookup)
+    claims = judge_claims(lookup)
+    strata = judge_strata(claims, tier)
     records = Records(lookup)
-    write_tables(cells, lookup, out / "tables")
     matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
     matrices.append(localization_matrix(cells, lookup, records))
-    matrices += [paper_matrix(cells, lookup, records, table) for table in (4, 5)]
-    drawings = [*learning_curves(evidence), *belief_panels(evidence)]
+    matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
+    figures = draw(evidence, lookup)
     parts = [
+        claims_part(claims, strata),
         controls_part(lookup),
-        *figure_parts(evidence, drawings),
+        *(figure_part(title, drawings, evidence) for title, drawings in figures.items()),
         units_part(lookup),
+        parity_part(lookup),
+        deviations_part(),
+        unknown_part(),
         missing_part(lookup),
         data_part(lookup),
         runs_part(lookup),
     ]
+    drawings = [one for several in figures.values() for one in several]
+    write_tables(cells, lookup, out / "tables")
+    write_claims(claims, strata, tier, out)
     write_figures(drawings, out / "figures")
-    write_page(out / "index.html", cells, lookup, matrices, parts, records.records)
+    write_readme_block(cells, claims, lookup, out)
+    tiles = claim_tiles(claims, tier)
+    write_page(out / "index.html", cells, lookup, matrices, parts, records.records, tiles)
     for drawing in drawings:
         close(drawing)
     return out / "index.html"
 
 
-def figure_parts(evidence: Evidence, drawings: list[Drawing]) -> list[Part]:
-    """Return the sections of figures."""
-    learning = [one for one in drawings if one.name.startswith("learning-")]
-    belief = [one for one in drawings if one.name.startswith("belief-")]
-    return [
-        Part(
-            "learning",
-            "Learning curves",
-            () if learning else ("No final run has left a history yet.",),
-            figures=tuple(figure_view(one) for one in learning),
-        ),
-        Part(
-            "belief",
-            "Belief in the maze",
-            () if belief else ("No particle filter has run on a maze yet.",),
-            figures=tuple(figure_view(one) for one in belief),
-            player=belief_player(evidence),
-        ),
-    ]
+def draw(evidence: Evidence, lookup: Lookup) -> dict[str, list[Drawing]]:
+    """Draw all figures, by the section that shows them."""
+    return {
+        "Localisation": [localization_bars(lookup), *error_over_time(evidence)],
+        "Learning curves": learning_curves(evidence),
+        "Belief in the maze": belief_panels(evidence),
+        "Particles": [
+            *ess_over_time(evidence),
+            particles_against_error(lookup),
+            *calibration(evidence),
+        ],
+        "Bayesian RNNs and ensembles": scatter_plots(lookup),
+        "Cost": cost_against_quality(lookup),
+    }
 
 
-def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
-    """Write the tidy table of all cells, and each table as Markdown and LaTeX."""
-    note = tier_note(lookup.evidence.study.tier)
-    write_text(folder / "cells.csv", tables.tidy_csv(cells))
-    for table in TABLES:
-        part = [cell for cell in cells if cell.number.table == table]
-        write_text(folder / f"table{table}.csv", tables.tidy_csv(part))
-        write_text(folder / f"table{table}.md", tables.markdown(cells, table, note))
-        write_text(folder / f"table{table}.tex", tables.latex(cells, table, note))
+_NOTHING = {
+    "Learning curves": "No final run has left a history yet.",
+    "Belief in the maze": "No particle filter has run on a maze yet.",
+}
 
 
-def write_figures(drawings: list[Drawing], folder: Path) -> None:
-    """Write each figure as PDF and PNG, and the digests of the numbers drawn."""
-    drawn = [one for one in drawings if one.figure is not None]
-    for drawing in drawn:
-        save(drawing, folder)
-    write_json(folder / "digests.json", {one.name: one.digest for one in drawn})
+def figure_part(title: str, drawings: list[Drawing], evidence: Evidence) -> Part:
+    """Return a section of figures."""
+    anchor = "figures-" + title.lower().replace(" ", "-")
+    player = belief_player(evidence) if title == "Belief in the maze" else None
+    paragraphs = () if drawings else (_NOTHING[title],)
+    shown = f"{title}: figures" if title in ("Localisation", "Particles", "Cost") else title
+    return Part(anchor, shown, paragraphs, (), tuple(map(figure_view, drawings)), player)

@@ -104,7 +104,11 @@ def missing_part(lookup: Lookup) -> Part:
     """Missing data sets, why, and the two ways to add them."""
     study = lookup.evidence.study
     if not study.missing:
-        return Part("missing", "Missing data sets", ("Nothing is missing: every data set of this tier was had.",))
+        return Part(
+            "missing",
+            "Missing data sets",
+            ("Nothing is missing: every data set of this tier was had.",),
+        )
     rows = []
     for name, reason in sorted(study.missing.items()):
         files = ", ".join(study.missing_files.get(name, [])) or "see `pfrnn datasets`"

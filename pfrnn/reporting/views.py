@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pfrnn.reporting.figures.style import Drawing
-
 
 class CellView(NamedTuple):
     """One cell of a table laid out as the paper's."""
@@ -56,12 +54,17 @@ class Matrix(NamedTuple):
 
 
 class PlainRow(NamedTuple):
-    """A row of text cells."""
+    """A row of text cells; ``links`` gives some of them a target in the page."""
 
     texts: tuple[str, ...]
     dataset: str = ""
     variant: str = ""
     control: bool = False
+    links: tuple[tuple[int, str], ...] = ()
+
+    def link(self, column: int) -> str:
+        """Target of a cell; empty when it has none."""
+        return dict(self.links).get(column, "")
 
 
 class PlainTable(NamedTuple):
@@ -118,12 +121,3 @@ class Record(NamedTuple):
 
     title: str
     lines: tuple[tuple[str, str], ...]
-
-
-class Report(NamedTuple):
-    """Everything that the files of a report are written from."""
-
-    matrices: tuple[Matrix, ...]
-    parts: tuple[Part, ...]
-    drawings: tuple[Drawing, ...]
-    records: tuple[Record, ...]

@@ -5,15 +5,17 @@ Raw files are invented ones; with the mirror the real files are tested, too (tes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from pfrnn.data.audit import check_contract, leaks
-from pfrnn.data.base import SPLITS, Arrays
+from pfrnn.data.base import SPLITS, Arrays, Protocol
 from pfrnn.data.digests import arrays_digest
 from pfrnn.data.registry import dataset, protocol
 from pfrnn.data.sets import aep, air, arem, nasdaq, pm
@@ -278,3 +280,27 @@ def test_card_is_complete(name: str) -> None:
     assert any(
         not address.members or required <= set(address.members) for address in card.addresses
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_protocol_is_written_down(name: str) -> None:
+    """docs/protocols.md has a section for the set, and it names every field of its own."""
+    page = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text()
+    parts = page.split("\n## ")
+    section = next(part for part in parts if part.startswith(f"{dataset(name).card.title}:"))
+    shared = next(part for part in parts if part.startswith("Regression sets"))
+    text = section if name in ("arem", "nasdaq") else section + shared
+    own = set(dataset(name).protocol.model_fields) - set(Protocol.model_fields)
+    assert {field for field in own if f"`{field}`" not in text} == set()
+    rows = [line for line in section.splitlines() if re.match(r"\| (?!choice)[^-]", line)]
+    assert rows
+    for row in rows:
+        assert re.search(r"\b(ours|paper|cited source|see the verdict)\b", row), row
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_params_file_holds_every_number(name: str) -> None:
+    """params.yaml names each field of the protocol, so no result hangs on a hidden default."""
+    params = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text())
+    own = set(dataset(name).protocol.model_fields) - set(Protocol.model_fields)
+    assert set(params["datasets"][name]) == own

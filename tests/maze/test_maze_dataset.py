@@ -1,6 +1,7 @@
 """The maze data sets' arrays: shapes, inputs of both modes, scaling, controls, seeds."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from pfrnn.data.registry import dataset, protocol
 from pfrnn.errors import ConfigError
 from pfrnn.maze.maps import load_maze
 
-SMALL = {"train": 30, "validation": 10, "test": 20, "steps": 12}
+SMALL = {"train": 30, "validation": 10, "test": 20, "steps": 12, "posterior_trajectories": 0}
 MAZES = ["maze10", "maze18", "maze27"]
 
 
@@ -74,6 +75,54 @@ def test_the_map_centre_is_the_standardised_zero():
     centre = arrays.controls["map_centre"]
     assert centre["last_step_mse"] == pytest.approx(last, rel=1e-5)
     assert centre["all_steps_mse"] == pytest.approx(np.square(y).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MAZES)
+def test_the_exact_posterior_is_the_floor_of_the_same_test_trajectories(name):
+    arrays = prepare(name, test=40, posterior_trajectories=30)
+    exact, centre = arrays.controls["exact_posterior"], arrays.controls["map_centre"]
+    assert exact["trajectories"] == 30
+    assert centre["trajectories"] == 40
+    assert exact["all_steps_mse"] < 0.7 * centre["all_steps_mse"]
+    assert exact["success"] > centre["success"]
+    test = arrays.splits["test"]
+    np.testing.assert_array_equal(arrays.extra["exact_rows"], test.rows[:30, 0])
+    position = test.y[:30, :, :2] * np.array(arrays.target_std[:2]) + arrays.target_mean[:2]
+    error = np.square(arrays.extra["exact_mean"] - position).mean(-1)
+    assert error[:, -1].mean() == pytest.approx(exact["last_step_mse"], abs=1e-5)
+    gap = np.abs(arrays.extra["exact_samples"] - position[:8, :, None]).max(-1).min(-1)
+    assert np.median(gap) < 0.1
+    assert any("30 of 40" in note for note in arrays.notes)
+
+
+def test_no_exact_posterior_where_moves_are_hidden_or_none_is_asked_for():
+    assert "exact_posterior" not in prepare(action="command", posterior_trajectories=5).controls
+    assert "exact_posterior" not in prepare(posterior_trajectories=0).controls
+    noisy = prepare(input="authors_code", posterior_trajectories=5)
+    assert "exact_posterior" in noisy.controls
+    assert any("does not use the turns" in note for note in noisy.notes)
+
+
+def test_controls_speak_the_names_of_the_evaluation_and_agree_with_it():
+    from pfrnn.evaluation.metrics import METRICS, contributions, metrics
+
+    arrays = prepare(test=60)
+    test = arrays.splits["test"]
+    card = SimpleNamespace(task="localization", target_std=arrays.target_std)
+    found = metrics(contributions(card, np.zeros_like(test.y), test.y, test.mask))
+    centre = arrays.controls["map_centre"]
+    assert set(METRICS["localization"]) == set(found)
+    for metric, value in found.items():
+        assert centre[metric] == pytest.approx(value, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", MAZES)
+def test_arrays_pass_the_contract_and_the_leakage_audit(name):
+    from pfrnn.data.audit import check_contract, leaks
+
+    arrays = prepare(name)
+    check_contract(arrays, "localization")
+    assert leaks(arrays.splits) == []
 
 
 def test_seeds_and_splits():

@@ -65,7 +65,7 @@ def test_mean_and_variance_agree_with_brute_force(turns):
     differences = 0
     for n in early:
         _, place, weight = brute_force(maze, walk, n, starts, turns, noise)
-        assert len(weight) > 20
+        assert len(weight) > 12
         mean = np.average(place, axis=0, weights=weight)
         variance = np.average(np.square(place - mean), axis=0, weights=weight)
         # Monte Carlo error of the plain mean, at the false-alarm rate of 1e-6, and 2e-3 for the
@@ -203,7 +203,7 @@ def test_the_number_of_cells_hardly_matters(walk, posterior):
 @pytest.mark.parametrize("name", ["maze18", "maze27"])
 def test_the_larger_mazes_have_a_floor(name):
     maze = load_maze(name)
-    walk = simulate(maze, World(), 60, 25, seed=2)
+    walk = simulate(maze, World(), 40, 20, seed=2)
     result = ExactFilter(maze, World())(walk)
     centre = squared_errors(np.array([maze.width, maze.height]) / 2, walk.position)
     floor = squared_errors(result.mean, walk.position)
@@ -223,8 +223,9 @@ def test_scores_on_known_errors():
     scores = localization_scores(errors)
     assert scores["last_step_mse"] == pytest.approx(0.65)
     assert scores["all_steps_mse"] == pytest.approx(11.6 / 8)
-    assert scores["last_step_median"] == pytest.approx(0.3)
-    assert scores["success_rate"] == 0.75
+    assert scores["last_step_mse_se"] == pytest.approx(np.std([0, 2, 0.5, 0.1]) / 2)
+    assert scores["median"] == pytest.approx(0.3)
+    assert scores["success"] == 50
     assert squared_errors(np.array([1.0, 2.0]), np.array([0.0, 0.0])) == 2.5
 
 
@@ -254,15 +255,15 @@ class TestWalls:
 
     def test_blocked_share_equals_a_fine_comb(self):
         generator = np.random.default_rng(2)
-        points, heading = draw_start(MAZE, 3_000, generator)
+        points, heading = draw_start(MAZE, 1_500, generator)
         heading[:4] = [0, 90, 180, 270]
-        lengths = 0.18 + 0.04 * (np.arange(2_000) + 0.5) / 2_000
+        lengths = 0.18 + 0.04 * (np.arange(1_000) + 0.5) / 1_000
         angle = np.deg2rad(heading)[:, None]
         x, y = points[:, :1] + lengths * np.sin(angle), points[:, 1:] + lengths * np.cos(angle)
         comb = 1 - MAZE.is_free(np.stack([x, y], axis=-1)).mean(axis=1)
         share = self.walls.blocked_share(points, heading)
         np.testing.assert_allclose(share, comb, atol=2e-3)
-        assert ((share > 0) & (share < 1)).sum() > 20
+        assert ((share > 0) & (share < 1)).sum() > 10
         impossible = self.walls.clearance(points, heading) > 0
         assert not share[impossible].any()
         assert impossible.mean() > 0.5

@@ -12,6 +12,7 @@ MODULES = [
     "pfrnn.functional.belief",
     "pfrnn.functional.linear",
     "pfrnn.functional.losses",
+    "pfrnn.functional.predictive",
     "pfrnn.functional.weights",
     "pfrnn.nn.cells",
     "pfrnn.nn.layers",

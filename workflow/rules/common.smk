@@ -124,6 +124,17 @@ def final_files(*names):
     return [f"{RESULTS}/{final}/{name}" for final in finals for name in names]
 
 
+def records():
+    """Every record of the tier, as targets.
+
+    Snakemake makes a missing file again only where something asks for it: results.csv being there,
+    a final with a new digest in its path would not be missed in a clone without metadata.
+    """
+    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
+    selections = [f"{RESULTS}/{selection}" for selection in CELLS]
+    return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
+
+
 def mlflow_store():
     """The local store, unless a tracking server is named. ancient: imports change it."""
     return [] if os.environ.get("MLFLOW_TRACKING_URI") else [ancient("mlflow.db")]
@@ -152,6 +163,7 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
+BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 

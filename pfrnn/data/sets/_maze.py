@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from pydantic import Field
 from pfrnn.data.base import SPLITS, Arrays, Card, Dataset, Protocol, Split
 from pfrnn.maze.landmarks import landmark_positions
 from pfrnn.maze.maps import Maze, load_maze
+from pfrnn.maze.posterior import ExactFilter
 from pfrnn.maze.scores import localization_scores, squared_errors
 from pfrnn.maze.simulator import Trajectories, World, simulate
 from pfrnn.seeding import derive_seed
@@ -23,6 +24,10 @@ from pfrnn.seeding import derive_seed
 HALF_TURN = 180.0
 DISTANCE_CENTRE = 1.5
 DISTANCE_SCALE = 0.7
+
+# Test trajectories, from the first, whose exact posterior is kept as draws for the figures.
+PICTURED = 8
+DRAWS = 64
 
 # Direction noise of the release, degrees; the paper states none.
 RELEASE_DIRECTION_NOISE = 3.0
@@ -54,6 +59,11 @@ class MazeProtocol(Protocol):
     nearest: int = Field(default=5, ge=1, description="Distances in an observation (paper).")
     unique_landmarks: bool = Field(
         default=False, description="Drop duplicated corners; the release keeps them."
+    )
+    posterior_trajectories: int = Field(
+        default=2_000,
+        ge=0,
+        description="Test trajectories, from the first, that the exact posterior answers (ours).",
     )
 
     def world(self) -> World:
@@ -107,28 +117,66 @@ def simulate_split(name: str, protocol: MazeProtocol, seed: int, split: str) -> 
 
 def prepare(name: str, raw: Path, protocol: MazeProtocol, seed: int) -> Arrays:
     """Simulate the splits of a maze; nothing is read from ``raw``."""
-    maze = load_maze(name)
+    maze, world = load_maze(name), protocol.world()
     mean, std = target_scale(maze)
     simulated = {split: simulate_split(name, protocol, seed, split) for split in SPLITS}
     splits, first = {}, 0
     for split, trajectories in simulated.items():
         splits[split] = make_split(trajectories, protocol, mean, std, first)
         first += trajectories.heading.size
+    test = simulated["test"]
+    controls = {"map_centre": map_centre(maze, test)}
+    extra: dict[str, npt.NDArray[Any]] = {
+        "map": maze.grid,
+        "landmarks": landmark_positions(maze).astype(np.float32),
+        "scale": input_scale(protocol).astype(np.float32),
+    }
+    notes = ["simulated from the base seed; the target is standardised by the map, not a sample"]
+    count = min(protocol.posterior_trajectories, protocol.test)
+    if world.action == "command":
+        notes.append("no exact posterior: the moves are hidden")
+    elif count:
+        scores, arrays = exact_posterior(maze, protocol, test, count)
+        controls["exact_posterior"] = scores
+        extra |= arrays | {"exact_rows": splits["test"].rows[:count, 0]}
+        notes.append(f"the exact posterior answered {count} of {protocol.test} test trajectories")
+        if world.direction_noise > 0:
+            notes.append("with direction noise the exact posterior does not use the turns")
     return Arrays(
         splits=splits,
         target_mean=tuple(mean.tolist()),
         target_std=tuple(std.tolist()),
         features=("dx", "dy", "turn", *(f"distance{i + 1}" for i in range(protocol.nearest))),
-        controls={"map_centre": map_centre(maze, simulated["test"])},
-        extra={
-            "map": maze.grid,
-            "landmarks": landmark_positions(maze).astype(np.float32),
-            "scale": input_scale(protocol).astype(np.float32),
-        },
-        notes=(
-            "simulated from the base seed; the target is standardised by the map, not by a sample",
-        ),
+        controls=controls,
+        extra=extra,
+        notes=tuple(notes),
     )
+
+
+def exact_posterior(
+    maze: Maze, protocol: MazeProtocol, test: Trajectories, count: int
+) -> tuple[dict[str, float], dict[str, npt.NDArray[np.float32]]]:
+    """Answer the first ``count`` test trajectories by the mean of the exact posterior.
+
+    Returns:
+        Scores: ``last_step_mse`` ... of the answers, and ``last_step_expected`` and
+        ``all_steps_expected``, the posterior's own variance, which estimates the same floor with
+        less noise. Arrays, map units: ``exact_mean`` (count, T, 2) and, of the first few,
+        ``exact_samples`` (few, T, draws, 2) for the belief picture.
+    """
+    world, ahead = protocol.world(), protocol.input == "authors_code"
+    part = Trajectories(*(field[:count] for field in test))
+    exact = ExactFilter(maze, world, turns=world.direction_noise == 0)
+    posterior = exact(part, next_action=ahead)
+    scores = localization_scores(squared_errors(posterior.mean, part.position))
+    scores["last_step_expected"] = float(posterior.variance[:, -1].mean())
+    scores["all_steps_expected"] = float(posterior.variance.mean())
+    few = Trajectories(*(field[:PICTURED] for field in part))
+    samples = exact(few, next_action=ahead, samples=DRAWS).samples
+    return scores, {
+        "exact_mean": posterior.mean.astype(np.float32),
+        "exact_samples": samples.astype(np.float32),
+    }
 
 
 def target_scale(maze: Maze) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,7 +213,12 @@ def prepare(folder: Path, protocol: LPAProtocol, seed: int) -> Arrays:
         classes=CLASSES,
         features=tuple(f"{tag}_{axis}" for tag in TAGS.values() for axis in "xyz"),
         predictions=sensor_controls(splits),
-        notes=_notes(windows, protocol),
+        notes=(
+            f"{len(windows)} sequences of {len({name[0] for name in windows})} persons; windows of "
+            f"{protocol.window * protocol.period:g} s, one every "
+            f"{protocol.stride * protocol.period:g} s.",
+            *((LEAKY_NOTE,) if protocol.leaky else ()),
+        ),
     )
 
 
@@ -225,7 +230,7 @@ def _divide(
     if protocol.split == "random_windows":
         return assign_windows(windows, *shares, draw)
     # A person's letter is its class here: each person gives its share of sequences.
-    persons = {name: ord(name[0]) for name in windows}
+    persons: dict[Hashable, int] = {name: ord(name[0]) for name in windows}
     if protocol.split == "sequence":
         return by_split(windows, sides_of(by_group(persons, *shares, draw)))
     order = np.random.default_rng(draw).permutation(sorted(set(persons.values())))
@@ -234,24 +239,12 @@ def _divide(
     sides = {int(person): "train" for person in order}
     sides |= {int(person): "test" for person in order[:tested]}
     sides |= {int(person): "validation" for person in order[tested : tested + validated]}
-    result = {name: sides[person] for name, person in persons.items()}
+    result = {str(name): sides[person] for name, person in persons.items()}
     if not validated:
         # Two persons only (an excerpt): validate on sequences of the training persons.
-        rest = {name: person for name, person in persons.items() if result[name] == "train"}
+        rest = {name: number for name, number in persons.items() if result[str(name)] == "train"}
         result |= sides_of(by_group(rest, protocol.validation, 0.0, draw))
     return by_split(windows, result)
-
-
-def _notes(windows: Mapping[str, list[Windows]], protocol: LPAProtocol) -> tuple[str, ...]:
-    persons = len({name[0] for name in windows})
-    notes = [
-        f"{len(windows)} sequences of {persons} persons; windows of "
-        f"{protocol.window * protocol.period:g} s, one every "
-        f"{protocol.stride * protocol.period:g} s."
-    ]
-    if protocol.leaky:
-        notes.append(LEAKY_NOTE)
-    return tuple(notes)
 
 
 DATASET = Dataset(CARD, LPAProtocol, prepare, read)

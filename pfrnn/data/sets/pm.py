@@ -59,6 +59,7 @@ class PmProtocol(Protocol):
 def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
     """Parse the publisher's csv; NA in pm2.5 becomes NaN, anywhere else it is an error."""
     table = read_table(folder / FILE, HEADER, ",")
+    _check_numbers(table)
     columns: dict[str, npt.NDArray[Any]] = {"hour": _hours(table)}
     for name in MEASURED:
         columns[name] = to_numbers(table, name, missing=("NA",) if name == TARGET else ())
@@ -69,6 +70,15 @@ def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
                 f"{', '.join(WINDS)}, got {cell!r}; get the publisher's file"
             )
     return columns | {"cbwd": np.array(table.columns["cbwd"])}
+
+
+def _check_numbers(table: TextTable) -> None:
+    for row, number in enumerate(to_numbers(table, "No"), start=1):
+        if number != row:
+            raise DataError(
+                f"{table.path}: line {table.lines[row - 1]}, column 'No': expected {row}, got "
+                f"{number:g}; rows are out of order or altered: get the publisher's file"
+            )
 
 
 def _hours(table: TextTable) -> npt.NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -190,7 +190,7 @@ def prepare(folder: Path, protocol: UIDProtocol, seed: int) -> Arrays:
     """Make the arrays; row numbers count the readings of 1.csv, then of 2.csv, ..."""
     table = read(folder)
     windows: dict[str, list[Windows]] = {}
-    labels: dict[str, int] = {}
+    labels: dict[Hashable, int] = {}
     repeats = 0
     for number, user in enumerate(USERS):
         recording = without_repeats(table, number, folder / f"{user}.csv")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.collections import PolyCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D
 
 from pfrnn.reporting.evidence import Evidence
 from pfrnn.reporting.figures.style import INK, LANDMARK, WALL, Drawing, label, new_figure
@@ -54,8 +56,10 @@ def _draw(sample: dict[str, Any], dataset: str, variant: str, index: int) -> Dra
         _maze(ax, sample.get("map"))
         weights = np.asarray(sample["weights"][index][t])
         particles = np.asarray(sample["particles"][index][t])
-        sizes = 4 + 60 * weights / max(weights.max(), 1e-12) / 3
-        ax.scatter(particles[:, 0], particles[:, 1], s=sizes, color=PARTICLE, alpha=0.65, lw=0)
+        levels = np.ceil(3 * weights / max(weights.max(), 1e-12))
+        for level in (1, 2, 3):  # three sizes of dots, so that the file stays small
+            x, y = particles[levels == level][:, :2].T
+            ax.plot(x, y, "o", color=PARTICLE, ms=1.6 + level, alpha=0.65, mew=0, ls="")
         _arrow(ax, sample["truth"][index][t], TRUE, "o")
         _arrow(ax, sample["prediction"][index][t], PREDICTED, "s")
         ax.set_title(f"t = {t}")
@@ -97,8 +101,10 @@ def _maze(ax: Any, grid: list[list[float]] | None) -> None:
             for c, cell in enumerate(row)
             if cell == kind
         ]
-        squares = [[(x, y), (x + 1, y), (x + 1, y + 1), (x, y + 1)] for x, y in corners]
-        ax.add_collection(PolyCollection(squares, facecolors=face, edgecolors="none", zorder=0))
+        squares = [Path.unit_rectangle().transformed(Affine2D().translate(*c)) for c in corners]
+        if squares:  # one path for all: small files
+            walls = Path.make_compound_path(*squares)
+            ax.add_patch(PathPatch(walls, facecolor=face, edgecolor="none", zorder=0))
 
 
 def _arrow(ax: Any, pose: list[float], colour: str, marker: str) -> None:

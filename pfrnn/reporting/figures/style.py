@@ -117,6 +117,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
         "legend.frameon": False,
         "legend.fontsize": 8,
         "lines.linewidth": 1.6,
+        "figure.max_open_warning": 0,
     }
     plt.rcdefaults()  # a user's own style must not change the report's bytes
     plt.rcParams.update(settings)
@@ -146,7 +147,8 @@ def svg_text(drawing: Drawing) -> str:
     text = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{drawing.name}-\1"', text)
     text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     text = text.replace(INK, "currentColor").replace(FAINT, "var(--line)")
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    return "\n".join(line.strip() for line in text.splitlines())
 
 
 def save(drawing: Drawing, folder: Path) -> None:

@@ -4,6 +4,7 @@ import class_raw
 import numpy as np
 import pytest
 
+from pfrnn.data.registry import dataset
 from pfrnn.data.segments import (
     Windows,
     assign,
@@ -131,6 +132,26 @@ def test_lpa_resampling_holds_the_last_reading_of_each_tag_and_never_looks_ahead
     half = int(newest[len(values) // 2])
     fewer, _ = resample(ticks[: half + 1], tag[: half + 1], position[: half + 1], 0.1)
     np.testing.assert_array_equal(fewer, values[: len(fewer)])
+
+
+@pytest.mark.parametrize("persons", ["AB", "ABCDE"])
+def test_lpa_leaves_whole_persons_out(tmp_path, persons):
+    folder = tmp_path / "lpa"
+    folder.mkdir()
+    class_raw.lpa(folder, persons=persons, sequences=3, readings=300)
+    found = dataset("lpa")
+    letters = np.array([name[0] for name in found.read(folder)["sequence"]])
+    tested = set()
+    for seed in range(4):
+        splits = found.prepare(folder, found.protocol(split="person"), seed).splits
+        seen = {name: set(letters[split.rows[:, 0]]) for name, split in splits.items()}
+        assert len(seen["test"]) == 1
+        assert not seen["test"] & (seen["train"] | seen["validation"])
+        if len(persons) > 2:
+            assert len(seen["validation"]) == 1
+            assert not seen["validation"] & seen["train"]
+        tested |= seen["test"]
+    assert len(tested) > 1
 
 
 def test_lpa_names_a_silent_tag():

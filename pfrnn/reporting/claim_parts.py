@@ -1,0 +1,142 @@
+"""The sections on claims and on equal parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.claims import (
+    FAILS,
+    HOLDS,
+    NOT_JUDGED,
+    NOT_RUN,
+    UNDECIDED,
+    ClaimResult,
+    StratumResult,
+    ratio_text,
+)
+from pfrnn.reporting.figures.style import label
+from pfrnn.reporting.matrices import significant_count
+from pfrnn.reporting.numbers import DASH, number, significant
+from pfrnn.reporting.verdicts import REDUCED_TIERS
+from pfrnn.reporting.views import Part, PlainRow, PlainTable, Tile
+
+# "Roughly the same number of trainable parameters": within this share of the RNN's.
+PARITY = 0.10
+PAIRS = (("pf_lstm", "lstm"), ("pf_gru", "gru"))
+
+
+def claim_tiles(results: Sequence[ClaimResult], tier: str) -> list[Tile]:
+    """Return the summary's counts of claims."""
+    if tier in REDUCED_TIERS:
+        return []
+    verdicts = [result.verdict.partition(" (")[0] for result in results]
+    return [
+        Tile(f"{verdicts.count(word)} of {len(results)}", f"claims: {word}")
+        for word in (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+    ]
+
+
+def claims_part(results: Sequence[ClaimResult], strata: Sequence[StratumResult]) -> Part:
+    """Return the claims, and the data sets behind them one by one."""
+    rows = tuple(_claim_row(result) for result in results)
+    header = (
+        "claim",
+        "section of the paper",
+        "computed",
+        "verdict",
+        "ours: wins",
+        "the paper's own numbers",
+        "mean effect",
+        "p (Holm)",
+        "numbers",
+    )
+    details = tuple(
+        PlainRow(
+            (
+                one.stratum,
+                one.claim,
+                str(one.n),
+                ratio_text(one.mean),
+                significant(one.p_value, 2) if one.p_value is not None else DASH,
+                one.verdict,
+            ),
+            one.stratum.partition(" / ")[0] if " against " not in one.stratum else "",
+        )
+        for one in strata
+    )
+    tables = [PlainTable("What the paper claims, and whether it holds here.", header, rows)]
+    if details:
+        names = ("data set / pair", "claim", "n", "mean effect", "p (Holm)", "verdict alone")
+        tables.append(PlainTable("Data sets behind the claims, one by one.", names, details))
+    return Part(
+        "claims",
+        "Claims",
+        (
+            "Each claim is one stratified sign-flip test over all paired repetitions; p-values are "
+            "adjusted over all claims. Effects are ratios: 0.80 times the error means a fifth less "
+            "(for accuracies: of the odds of a wrong class).",
+            "A data set alone is tested from 10 repetitions on: with fewer no test can reach "
+            "significance after adjustment.",
+        ),
+        tuple(tables),
+    )
+
+
+def _claim_row(result: ClaimResult) -> PlainRow:
+    ran = result.up is not None
+    claim = result.claim
+    texts = (
+        claim.sentence,
+        claim.section,
+        claim.computed,
+        result.verdict if result.verdict != NOT_RUN else "not run: no pair has both results",
+        result.ours.text if ran else DASH,
+        result.paper.text,
+        ratio_text(result.effect) if ran else DASH,
+        significant(result.p_up, 2) if ran and not result.verdict.startswith(NOT_JUDGED) else DASH,
+        "to the table",
+    )
+    return PlainRow(texts, links=((8, f"#{claim.table}"),))
+
+
+def parity_part(lookup: Lookup) -> Part:
+    """Compare trainable parameters of each PF-RNN with its RNN's at fixed size."""
+    rows = []
+    for dataset in sorted(set(lookup.evidence.results["dataset"])):
+        for pf, rnn in PAIRS:
+            mine, theirs = lookup.ours(dataset, pf), lookup.ours(dataset, rnn)
+            if mine is None or theirs is None:
+                continue
+            own, other = float(mine.row["parameters"]), float(theirs.row["parameters"])
+            if not (own > 0 and other > 0):
+                continue
+            share = own / other - 1
+            inside = f"within {100 * PARITY:.0f} %" if abs(share) <= PARITY else "not equal"
+            rows.append(
+                PlainRow(
+                    (
+                        dataset,
+                        f"{label(pf)} / {label(rnn)}",
+                        significant_count(own),
+                        significant_count(other),
+                        f"{number(100 * share, 1)} %",
+                        inside,
+                    ),
+                    dataset,
+                    pf,
+                )
+            )
+    header = ("data set", "pair", "PF-RNN", "RNN", "difference", "verdict")
+    table = PlainTable("Trainable parameters of the whole network.", header, tuple(rows))
+    return Part(
+        "parity",
+        "Equal parameters",
+        (
+            "The paper chooses the fixed sizes so that a PF-RNN and its RNN have 'roughly the same "
+            f"number of trainable parameters'. Here: equal means within {100 * PARITY:.0f} %.",
+        )
+        if rows
+        else ("No pair of a PF-RNN and its RNN has run yet.",),
+        (table,) if rows else (),
+    )

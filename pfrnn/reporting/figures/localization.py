@@ -1,0 +1,113 @@
+"""Localisation errors by maze, as bars with intervals, with the two controls and the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.figures.style import (
+    FAINT,
+    INK,
+    PAPER,
+    Drawing,
+    colour,
+    label,
+    light_grid,
+    new_figure,
+)
+from pfrnn.reporting.paper.numbers import paper_numbers
+
+MAZES = ("maze10", "maze18", "maze27")
+METHODS = ("lstm", "pf_lstm", "gru", "pf_gru")
+NAME, TITLE = "localization", "Last-step error in robot localisation"
+
+
+def localization_bars(lookup: Lookup) -> Drawing:
+    """Draw the mean over repetitions with its interval for each maze and method."""
+    bars = [_bar(lookup, maze, method) for maze in MAZES for method in METHODS]
+    data = [bar for bar in bars if bar is not None]
+    if not data:
+        return Drawing(NAME, TITLE, "", "", None, None, "no model has run on a maze yet.")
+    mazes = [maze for maze in MAZES if any(bar["maze"] == maze for bar in data)]
+    figure, axes = new_figure(2.2 + 1.8 * len(mazes), 3.4)
+    ax = axes[0, 0]
+    controls: dict[str, dict[str, float]] = {}
+    for place, maze in enumerate(mazes):
+        own = [bar for bar in data if bar["maze"] == maze]
+        width = 0.8 / len(METHODS)
+        for bar in own:
+            _draw_bar(ax, bar, place - 0.4 + width * (METHODS.index(bar["method"]) + 0.5), width)
+        controls[maze] = lookup.controls(maze)
+        for name, value in controls[maze].items():
+            ax.plot([place - 0.45, place + 0.45], [value] * 2, color=INK, lw=1, ls=":")
+            ax.annotate(
+                name.replace("_", " "), (place - 0.45, value), fontsize=7, va="bottom", color=INK
+            )
+    ax.set_yscale("log")
+    ax.set_xticks(range(len(mazes)), mazes)
+    ax.set_ylabel("last-step MSE (map units²)")
+    methods = [method for method in METHODS if any(bar["method"] == method for bar in data)]
+    handles = [_patch(colour(method), label(method)) for method in methods]
+    ax.legend(handles=[*handles, _diamond()], loc="upper left", ncols=2)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high * 6)
+    light_grid(ax)
+    ns = sorted({len(bar["values"]) for bar in data})
+    return Drawing(
+        NAME,
+        TITLE,
+        f"Bars: mean over repetitions (n = {', '.join(map(str, ns))}) with the interval of that "
+        "mean over seeds; dots: repetitions; dotted lines: controls on the same trajectories; "
+        "diamonds: the paper's printed numbers (it prints none for LSTM and GRU). Fixed sizes.",
+        f"Bars of the last-step error for {', '.join(map(label, methods))} on {', '.join(mazes)}.",
+        {"bars": data, "controls": controls},
+        figure,
+    )
+
+
+def _bar(lookup: Lookup, maze: str, method: str) -> dict[str, Any] | None:
+    ours = lookup.ours(maze, method)
+    if ours is None:
+        return None
+    interval = [ours.interval.low, ours.interval.high] if ours.interval else None
+    return {
+        "maze": maze,
+        "method": method,
+        "mean": ours.mean,
+        "interval": interval,
+        "values": list(ours.values),
+        "paper": _printed(maze, method),
+    }
+
+
+def _draw_bar(ax: Any, bar: dict[str, Any], x: float, width: float) -> None:
+    ax.bar(x, bar["mean"], width * 0.9, color=colour(bar["method"]), alpha=0.75)
+    if bar["interval"]:
+        low, high = bar["interval"]
+        floor = max(low, bar["mean"] / 100)  # the logarithmic axis has no zero
+        ax.plot([x, x], [floor, high], color=INK, lw=1.2)
+    jitter = np.linspace(-0.25, 0.25, len(bar["values"])) * width
+    ax.plot(x + jitter, bar["values"], ".", color=INK, markersize=3, alpha=0.7)
+    if bar["paper"] is not None:
+        ax.plot([x], [bar["paper"]], "D", mfc="none", mec=PAPER, mew=1.4, ms=6)
+
+
+def _printed(maze: str, method: str) -> float | None:
+    for number in paper_numbers():
+        if number.table == 4 and (number.dataset, number.variant) == (maze, method):
+            return number.printed.value
+    return None
+
+
+def _patch(face: str, text: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=face, alpha=0.75, label=text, edgecolor=FAINT, linewidth=0.3)
+
+
+def _diamond() -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], marker="D", ls="", mfc="none", mec=PAPER, mew=1.4, ms=6, label="paper")

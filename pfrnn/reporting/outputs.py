@@ -1,0 +1,95 @@
+"""The files beside the page: tables, claims, figures with their digests, a block for the README."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from pfrnn.files import sha256_file, write_json, write_text
+from pfrnn.reporting import tables
+from pfrnn.reporting.cells import Cell, Lookup
+from pfrnn.reporting.claims import (
+    ClaimResult,
+    StratumResult,
+    claims_csv,
+    claims_markdown,
+    strata_csv,
+)
+from pfrnn.reporting.figures.style import Drawing, save
+from pfrnn.reporting.matrices import tier_note
+from pfrnn.reporting.summary import joined
+from pfrnn.reporting.verdicts import NOT_RUN, REDUCED_TIERS, REFERENCE, WORDS
+
+DIGESTS = "digests.json"
+
+
+def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
+    """Write the tidy table of all cells, and each table as CSV, Markdown and LaTeX."""
+    note = tier_note(lookup.evidence.study.tier)
+    write_text(folder / "cells.csv", tables.tidy_csv(cells))
+    for table in range(1, 6):
+        part = [cell for cell in cells if cell.number.table == table]
+        write_text(folder / f"table{table}.csv", tables.tidy_csv(part))
+        write_text(folder / f"table{table}.md", tables.markdown(cells, table, note))
+        write_text(folder / f"table{table}.tex", tables.latex(cells, table, note))
+
+
+def write_claims(
+    claims: Sequence[ClaimResult], strata: Sequence[StratumResult], tier: str, out: Path
+) -> None:
+    """Write the claims as Markdown and CSV, and the data sets behind them."""
+    write_text(out / "claims.md", claims_markdown(claims, tier_note(tier)))
+    write_text(out / "tables" / "claims.csv", claims_csv(claims))
+    write_text(out / "tables" / "claim_sets.csv", strata_csv(strata))
+
+
+def renderer() -> dict[str, str]:
+    """What a figure's bytes depend on besides its numbers."""
+    return {
+        "matplotlib": matplotlib.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
+    """Write each figure as PDF and PNG, and the digests of numbers and files."""
+    drawn = [one for one in drawings if one.figure is not None]
+    figures: dict[str, Any] = {}
+    for drawing in drawn:
+        save(drawing, folder)
+        figures[drawing.name] = {"numbers": drawing.digest} | {
+            kind: sha256_file(folder / f"{drawing.name}.{kind}") for kind in ("pdf", "png")
+        }
+    write_json(folder / DIGESTS, {"renderer": renderer(), "figures": figures})
+
+
+def write_readme_block(
+    cells: Sequence[Cell], claims: Sequence[ClaimResult], lookup: Lookup, out: Path
+) -> None:
+    """Write ``summary.md``: what the README shows, with date and commit of the runs."""
+    evidence = lookup.evidence
+    results = evidence.results
+    tier = evidence.study.tier
+    counts = Counter(cell.verdict.word for cell in cells)
+    fillable = sum(cell.number.variant is not None for cell in cells)
+    ran = fillable - counts[NOT_RUN]
+    lines = [f"{tier_note(tier)} {ran} of the paper's {fillable} numbers have one of ours.", ""]
+    if tier not in REDUCED_TIERS:
+        lines += ["| verdict on a printed number | cells |", "|---|---|"]
+        lines += [f"| {word} | {counts[word]} |" for word in WORDS if word != REFERENCE]
+        verdicts = Counter(claim.verdict.partition(" (")[0] for claim in claims)
+        lines += ["", "| the paper's claims | number |", "|---|---|"]
+        lines += [f"| {word} | {number} |" for word, number in sorted(verdicts.items())]
+        lines.append("")
+    dates = joined((str(run.get("finished", ""))[:10] for run in evidence.runs.values()), "")
+    when = f" Runs finished: {dates}." if dates else ""
+    lines.append(f"Commit {joined(results['commit'], 'none')}.{when}")
+    lines += ["", "![Localisation errors by maze](figures/localization.png)"] * bool(
+        (out / "figures" / "localization.png").is_file()
+    )
+    write_text(out / "summary.md", "\n".join([*lines, ""]))
