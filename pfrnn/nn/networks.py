@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import Statistics
-from pfrnn.functional.types import FilterSwitches, RNNSwitches
-from pfrnn.nn.cores import Core, ParticleCore, PlainCore, Randomness
+from pfrnn.functional.types import RNNSwitches
+from pfrnn.nn.cores import ParticleCore, PlainCore, Randomness
 from pfrnn.nn.encoders import Affine, LocalizationEncoder, TokenEncoder, VectorEncoder
+from pfrnn.nn.options import CellOptions
 
 # Paper: two convolutions for the smaller maps, five for the largest one (27 x 27).
 _LARGE_MAP = 27
@@ -36,7 +37,7 @@ class NetworkSpec(NamedTuple):
     kind: str
     hidden: int
     particles: int
-    filter: FilterSwitches
+    filter: CellOptions
     rnn: RNNSwitches
     bptt: int
     keep_particles: bool
@@ -72,7 +73,7 @@ class ExperimentNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         self.encoder = _encoder(spec)
-        self.core: Core
+        self.core: ParticleCore | PlainCore
         if spec.kind == "particle":
             self.core = ParticleCore(
                 spec.cell,
@@ -80,7 +81,6 @@ class ExperimentNetwork(nn.Module):
                 spec.hidden,
                 spec.particles,
                 spec.filter,
-                spec.max_length,
                 spec.bptt,
                 spec.keep_particles,
             )

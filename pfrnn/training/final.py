@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pfrnn.data.registry import dataset
 from pfrnn.errors import RecordError
+from pfrnn.evaluation.ensemble import combine
 from pfrnn.evaluation.metrics import Contributions, average, contributions, metrics
 from pfrnn.evaluation.sampling import sampling_errors
 from pfrnn.files import read_json
-from pfrnn.plan import Cell, Plan, Setting, cell_parameters
+from pfrnn.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.records import TEST_COLUMNS
 from pfrnn.seeding import derive_seed
 from pfrnn.training.batches import to_device
 from pfrnn.training.evaluate import Evaluated, evaluate
 from pfrnn.training.job import Job, Trained, train, write_record
-from pfrnn.training.members import Member, final_members
+from pfrnn.training.members import Member, ensemble_members, final_members
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
 from pfrnn.training.state import stacked_best
-from pfrnn.training.trainer import stochastic
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
 
@@ -37,23 +39,32 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
     cell = plan.cell(final_id)
     selection = read_selection(cell, places)
     chosen = selection["chosen"]
-    config = plan.config.for_dataset(cell.dataset)
     setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
-    repetitions = config.evaluation.repetitions
+    model = variant(cell.trained)
     job = Job(
         id=cell.final_id,
         dataset=cell.dataset,
-        variant=variant(cell.trained),
+        variant=model,
         hidden_size=chosen["hidden_size"],
         particles=chosen["particles"],
         batch_size=chosen["batch_size"],
-        members=final_members(setting, repetitions, config.seed, cell.dataset),
+        members=_members(plan, cell, setting),
         parameters=cell_parameters(plan, cell),
         source="pfrnn.training.final",
     )
     trained = train(plan, job, places, device)
     test_members(plan, job, places, trained)
     write_record(plan, job, places, trained, kind="final", selection=selection)
+
+
+def _members(plan: Plan, cell: Cell, setting: Setting) -> list[Member]:
+    config = plan.config.for_dataset(cell.dataset)
+    if variant(cell.trained).kind != "ensemble":
+        repetitions = config.evaluation.repetitions
+        return final_members(setting, repetitions, config.seed, cell.dataset)
+    size = members_of_ensemble(config, dataset(cell.dataset).card)
+    repetitions = config.evaluation.ensemble_repetitions
+    return ensemble_members(setting, repetitions, size, config.seed, cell.dataset)
 
 
 def read_selection(cell: Cell, places: Places) -> dict[str, Any]:
@@ -84,23 +95,37 @@ def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None
     trainer, card = trained.trainer, trained.prepared.card
     split = trained.prepared.splits["test"]
     population = best_population(trained)
-    count = config.evaluation.passes if stochastic(trained.path) else 1
+    count = config.evaluation.passes if trained.path.stochastic else 1
     device_split = to_device(split, trainer.device)
     passes: list[Evaluated] = []
     for number in range(count):
         axes = ("test", number)
         passes.append(evaluate(trained.path, population, job.members, device_split, axes, True))
+    # A repetition is one member, or the members of one ensemble.
+    groups = repetition_groups(job.members)
+    predictions = [
+        np.stack([combine(one.prediction[stacked], card.task) for stacked in groups.values()])
+        for one in passes
+    ]
     rows: list[dict[str, Any]] = []
-    for place, member in enumerate(job.members):
-        tables = [contributions(card, one.prediction[place], split.y, split.mask) for one in passes]
-        seed = derive_seed(config.seed, job.dataset, "sampling", member.repetition)
-        rows += metric_rows(tables, config.evaluation.bootstrap, seed, member)
+    for number, (repetition, stacked) in enumerate(groups.items()):
+        tables = [contributions(card, one[number], split.y, split.mask) for one in predictions]
+        seed = derive_seed(config.seed, job.dataset, "sampling", repetition)
+        first = job.members[stacked[0]]
+        rows += metric_rows(tables, config.evaluation.bootstrap, seed, first)
     folder = places.results / job.id
     write_table(folder / "test.csv", TEST_COLUMNS, rows)
-    repetitions = [member.repetition for member in job.members]
-    write_predictions(folder / "predictions.npz", card, split, passes[0].prediction, repetitions)
+    write_predictions(folder / "predictions.npz", card, split, predictions[0], list(groups))
     if trained.path.spec.kind == "particle":
         write_belief(folder / "belief.npz", split, trained, population)
+
+
+def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:
+    """Repetition -> places of its members in the stack."""
+    groups: dict[int, list[int]] = {}
+    for place, member in enumerate(members):
+        groups.setdefault(member.repetition, []).append(place)
+    return groups
 
 
 def metric_rows(

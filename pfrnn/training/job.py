@@ -16,16 +16,16 @@ from pfrnn.plan import Plan
 from pfrnn.provenance import commit, machine, source_digest, versions
 from pfrnn.training import checkpoint
 from pfrnn.training.batches import to_device
+from pfrnn.training.choose import choose_path
 from pfrnn.training.device import open_device, peak_memory
-from pfrnn.training.loss import loss_weights
 from pfrnn.training.members import Member
-from pfrnn.training.path import ComputePath, choose_path
+from pfrnn.training.path import ComputePath
 from pfrnn.training.places import Places
 from pfrnn.training.spec import network_spec
 from pfrnn.training.state import BlockState, stacked_best
 from pfrnn.training.trainer import BlockTrainer, Problem
 from pfrnn.training.writers import write_history, write_members
-from pfrnn.variants import Variant
+from pfrnn.variants import Variant, variant
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +81,13 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     config: Config = plan.config.for_dataset(job.dataset)
     device = open_device(config.execution, device_name)
     prepared = load_prepared(places.prepared / plan.prepared_id(job.dataset))
+    # An ensemble's members are its single model.
+    model = variant(job.variant.single) if job.variant.single else job.variant
     spec = network_spec(
-        config, prepared.card, job.variant, job.hidden_size, job.particles, prepared.extra
+        config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
-    path = choose_path(spec, loss_weights(config.loss, job.variant), config.training)
+    sequences = len(prepared.splits["train"].length)
+    path = choose_path(spec, model, config, sequences)
     problem = Problem(
         config=config,
         card=prepared.card,

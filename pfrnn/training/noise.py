@@ -13,28 +13,27 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.nn.cores import Randomness
 from pfrnn.seeding import derive_seed
 from pfrnn.training.members import Member
 
 
-class Noise(NamedTuple):
-    """Random numbers of one step.
+class NoiseShape(NamedTuple):
+    """Size of one member's noise in a step, but for T.
 
     Attributes:
-        normal: (T, M, N, K, H) standard normal; transition noise.
-        uniform: (T, M, N, K) in [0, 1); ancestor draws.
+        sequences: N.
+        particles: K.
+        hidden: H.
+        uniform: whether ancestors are drawn.
+        initial: whether the particles start at random.
     """
-
-    normal: Tensor
-    uniform: Tensor
-
-
-class NoiseShape(NamedTuple):
-    """Size of one member's and step's noise, T apart."""
 
     sequences: int
     particles: int
     hidden: int
+    uniform: bool = True
+    initial: bool = False
 
 
 def step_seed(member: Member, *axes: str | int) -> int:
@@ -48,7 +47,7 @@ def draw(
     lengths: Sequence[int],
     shape: NoiseShape,
     device: torch.device,
-) -> Noise:
+) -> Randomness:
     """Draw a step's noise for every member.
 
     Args:
@@ -56,25 +55,32 @@ def draw(
         axes: names the use; part of every seed.
         lengths: time steps of each member's own batch; T is the longest. A member draws its own
             number of steps, so its numbers don't depend on its neighbours' padding.
-        shape: N, K, H.
+        shape: N, K, H and what is needed besides the transition noise.
         device: where the numbers are made; a CPU and a GPU make different ones.
     """
     seeds = [step_seed(member, *axes) for member in members]
     # Dict order keeps the first appearance: deterministic.
-    unique = {
-        key: place for place, key in enumerate(dict.fromkeys(zip(seeds, lengths, strict=True)))
-    }
-    steps = max(lengths)
-    sequences, particles, hidden = shape
-    normal = torch.zeros(len(unique), steps, sequences, particles, hidden, device=device)
-    uniform = torch.zeros(len(unique), steps, sequences, particles, device=device)
+    keys = dict.fromkeys(zip(seeds, lengths, strict=True))
+    unique = {key: place for place, key in enumerate(keys)}
+    count, steps = len(unique), max(lengths)
+    sizes = (shape.sequences, shape.particles)
+    normal = torch.zeros(count, steps, *sizes, shape.hidden, device=device)
+    uniform = torch.zeros(count, steps, *sizes, device=device) if shape.uniform else None
+    initial = torch.zeros(count, 2, *sizes, shape.hidden, device=device) if shape.initial else None
     generator = torch.Generator(device)
     for (seed, length), place in unique.items():
         generator.manual_seed(seed)
         normal[place, :length].normal_(generator=generator)
-        uniform[place, :length].uniform_(generator=generator)
-    normal, uniform = (_spread(t, seeds, lengths, unique) for t in (normal, uniform))
-    return Noise(normal.transpose(0, 1), uniform.transpose(0, 1))
+        if uniform is not None:
+            uniform[place, :length].uniform_(generator=generator)
+        if initial is not None:
+            initial[place].uniform_(generator=generator)
+    return Randomness(
+        *(
+            None if drawn is None else _spread(drawn, seeds, lengths, unique).transpose(0, 1)
+            for drawn in (normal, uniform, initial)
+        )
+    )
 
 
 def _spread(

@@ -6,6 +6,7 @@ tensors (M, ...): the norm is each member's own, over all its tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -61,6 +62,7 @@ def rmsprop(
     decay: float,
     epsilon: float,
     alive: Tensor,
+    decays: Callable[[str], bool] = lambda name: True,
 ) -> Update:
     r"""One RMSprop step of every member.
 
@@ -81,6 +83,7 @@ def rmsprop(
         epsilon: added to the root.
         alive: bool (M,); a member that is not alive, or whose gradient is not finite, keeps its
             values.
+        decays: whether L2 acts on a parameter, by its name.
     """
     norm = gradient_norm(gradients)
     factor = (hyper.clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
@@ -90,7 +93,8 @@ def rmsprop(
     for name, value in parameters.items():
         moving = _per_member(moves, value)
         gradient = gradients[name] * _per_member(factor, value)
-        gradient = gradient + _per_member(hyper.l2, value) * value
+        if decays(name):
+            gradient = gradient + _per_member(hyper.l2, value) * value
         square = square_average[name] * decay + gradient.square() * (1 - decay)
         step = gradient / (square.sqrt() + epsilon)
         moved = value - _per_member(hyper.learning_rate, value) * step

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from pfrnn.config import Training
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 # Weight of a new batch in the running batch-norm statistics, once 1/n has fallen below it.
 _MOMENTUM = 0.1
+_RUNNING = "core.cell.running"
 
 
 class Predicted(NamedTuple):
@@ -42,11 +43,12 @@ class ComputePath(Protocol):
     """What the training loop needs from a path."""
 
     name: str
+    stochastic: bool  # whether two evaluations with different noise differ
     spec: NetworkSpec
     weights: LossWeights
     training: Training
 
-    def build(self) -> ExperimentNetwork:
+    def build(self) -> nn.Module:
         """Make one freshly initialised model."""
 
     def train_step(
@@ -75,19 +77,30 @@ class PlainPath:
         self.weights = weights
         self.training = training
         self.network = ExperimentNetwork(spec)
+        self.stochastic = spec.kind == "particle"
 
-    def build(self) -> ExperimentNetwork:
+    def build(self) -> nn.Module:
         """Make one freshly initialised model."""
         return ExperimentNetwork(self.spec)
+
+    def decays(self, name: str) -> bool:
+        """Whether L2 acts on a parameter."""
+        return True
 
     def _randomness(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
     ) -> Randomness | None:
         if self.spec.kind != "particle":
             return None
-        shape = NoiseShape(batch.x.shape[2], self.spec.particles, self.spec.hidden)
-        noise = draw(members, axes, batch.lengths, shape, batch.x.device)
-        return Randomness(noise.normal, noise.uniform)
+        spec = self.spec
+        shape = NoiseShape(
+            sequences=batch.x.shape[2],
+            particles=spec.particles,
+            hidden=spec.hidden,
+            uniform=spec.filter.resampling != "none",
+            initial=spec.filter.initial_state == "uniform",
+        )
+        return draw(members, axes, batch.lengths, shape, batch.x.device)
 
     def forward(
         self,
@@ -104,16 +117,27 @@ class PlainPath:
         )
         return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
+    def training_loss(
+        self,
+        leaves: Stacked,
+        population: Population,
+        members: Sequence[Member],
+        batch: Batch,
+        axes: Sequence[str | int],
+    ) -> Predicted:
+        """Run a training batch with the noise that ``axes`` name."""
+        randomness = self._randomness(members, axes, batch)
+        return self.forward(leaves, population.buffers, batch, randomness, True)
+
     def train_step(
         self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
     ) -> None:
         """Update ``population`` in place; nothing changes when the step raises."""
         axes = ("train", population.epoch, population.step)
-        randomness = self._randomness(members, axes, batch)
         leaves = {
             name: value.detach().requires_grad_() for name, value in population.parameters.items()
         }
-        output, loss = self.forward(leaves, population.buffers, batch, randomness, True)
+        output, loss = self.training_loss(leaves, population, members, batch, axes)
         # Members share nothing, so the gradient of the sum holds each one's own.
         gradients = torch.autograd.grad(
             loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
@@ -128,6 +152,7 @@ class PlainPath:
                 self.training.rmsprop_decay,
                 self.training.rmsprop_eps,
                 finite,
+                self.decays,
             )
             finite &= torch.isfinite(update.gradient_norm)
             buffers = running_statistics(population, output.statistics)
@@ -169,17 +194,12 @@ def running_statistics(population: Population, own: Statistics | None) -> Stacke
     momentum = max(_MOMENTUM, 1.0 / (population.updates + 1))
     steps = len(own.mean)
     buffers = dict(population.buffers)
-    before = (buffers["core.running_mean"], buffers["core.running_variance"])
+    before = (buffers[f"{_RUNNING}.mean"], buffers[f"{_RUNNING}.variance"])
     new = update_running(
         (before[0][..., :steps, :], before[1][..., :steps, :]),
         Statistics(own.mean.movedim(0, -2), own.variance.movedim(0, -2), own.count.movedim(0, -1)),
         momentum,
     )
     for name, old, value in zip(("mean", "variance"), before, new, strict=True):
-        buffers[f"core.running_{name}"] = torch.cat([value, old[..., steps:, :]], -2)
+        buffers[f"{_RUNNING}.{name}"] = torch.cat([value, old[..., steps:, :]], -2)
     return buffers
-
-
-def choose_path(spec: NetworkSpec, weights: LossWeights, training: Training) -> ComputePath:
-    """Choose how steps are computed; the choice and its reason go to the log and run.json."""
-    return PlainPath(spec, weights, training)

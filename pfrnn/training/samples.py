@@ -25,7 +25,7 @@ import torch
 from pfrnn.data.base import PreparedCard, Split
 from pfrnn.files import atomic_path
 from pfrnn.training.batches import gather, to_device
-from pfrnn.training.path import ComputePath, choose_path
+from pfrnn.training.path import PlainPath
 from pfrnn.training.population import Population
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def write_predictions(
 def write_belief(path: Path, split: Split, trained: Trained, population: Population) -> None:
     """Write belief.npz: the first repetition's particles on some test sequences."""
     card, spec = trained.prepared.card, trained.path.spec
-    keeping: ComputePath = choose_path(
+    keeping = PlainPath(
         spec._replace(keep_particles=True), trained.path.weights, trained.path.training
     )
     rows = spread(len(split.length), BELIEFS)

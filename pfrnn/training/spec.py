@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from pfrnn.config import Config
 from pfrnn.data.base import PreparedCard
-from pfrnn.functional.types import FilterSwitches, RNNSwitches
+from pfrnn.functional.types import RNNSwitches
 from pfrnn.nn.networks import NetworkSpec
+from pfrnn.nn.options import CellOptions, resolve
 from pfrnn.variants import Variant
 
 
@@ -41,10 +42,10 @@ def network_spec(
         encoder=net.embedding if card.vocabulary else width,
         layers=2 if net.text == "main" else 1,
         cell=variant.cell,
-        kind=variant.kind,
+        kind="particle" if variant.kind == "particle" else "plain",
         hidden=hidden,
         particles=particles,
-        filter=filter_switches(config, variant),
+        filter=filter_options(config, variant, card.max_length),
         rnn=RNNSwitches(activation="relu", batch_norm="feature")
         if variant.batch_norm_relu
         else RNNSwitches(),
@@ -55,17 +56,18 @@ def network_spec(
     )
 
 
-def filter_switches(config: Config, variant: Variant) -> FilterSwitches:
-    """Resolve the filter's switches from the fidelity preset and the variant's own changes."""
-    release = config.filter.fidelity == "authors_code"
-    switches = FilterSwitches(
-        resampling=variant.resampling or config.filter.resampling,
-        alpha=config.filter.alpha,
-        noise_scale="softplus" if release else "linear",
-        activation="leaky_relu" if release else "relu",
-        batch_norm="feature",
-        gru_noise="reset" if release else "hidden",
-    )
+def filter_options(config: Config, variant: Variant, max_length: int) -> CellOptions:
+    """Resolve the particle cell's options: fidelity preset, configuration, the variant's changes.
+
+    Batch norm keeps running statistics of every time step: a filter that starts at zero has
+    another spread in its first steps than later, and statistics pooled over time fit neither.
+    """
+    chosen: dict[str, Any] = {
+        "alpha": config.filter.alpha,
+        "resampling": variant.resampling or config.filter.resampling,
+        "statistics": "per_time",
+        "max_steps": max_length,
+    }
     if not variant.batch_norm_relu:
-        switches = switches._replace(activation="tanh", batch_norm="none")
-    return switches
+        chosen |= {"activation": "tanh", "batch_norm": "none"}
+    return resolve(config.filter.fidelity, chosen)

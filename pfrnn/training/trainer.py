@@ -185,7 +185,7 @@ class BlockTrainer:
 
     def validate(self, group: Population, live: Sequence[Member]) -> list[Evaluated]:
         """Evaluate on validation data with the same noise in every epoch."""
-        passes = self.problem.config.training.validation_passes if stochastic(self.path) else 1
+        passes = self.problem.config.training.validation_passes if self.path.stochastic else 1
         return [
             evaluate(self.path, group, live, self.problem.validation, ("validation", number))
             for number in range(passes)
@@ -258,8 +258,3 @@ class BlockTrainer:
         if progress.epochs - progress.best_epoch >= training.patience:
             return "early_stopped"
         return "running"
-
-
-def stochastic(path: ComputePath) -> bool:
-    """Whether two passes with different noise differ."""
-    return path.spec.kind in ("particle", "bayesian")

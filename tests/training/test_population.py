@@ -101,12 +101,11 @@ def test_population_equals_single_runs(tmp_path, name, model, search):
         alone = run(problem, path, [member], tmp_path / f"only{place}")
         assert alone.progress[0].status == together.progress[place].status
         assert alone.progress[0].best_epoch == together.progress[place].best_epoch
-        # Equal but for the rounding of differently blocked products (1e-16), grown over 9 steps.
-        assert alone.progress[0].score == pytest.approx(together.progress[place].score, rel=1e-9)
+        # Equal but for rounding. A bias in front of a batch norm has gradient 0 up to rounding
+        # (1e-16), which RMSprop divides by its epsilon (1e-8): steps of 1e-8 and more.
+        assert alone.progress[0].score == pytest.approx(together.progress[place].score, rel=1e-6)
         for stack in (0, 1):
             for key, value in alone.best[0][stack].items():
-                # A bias in front of a batch norm has gradient 0 but for rounding (1e-16), and
-                # RMSprop divides that by its epsilon (1e-8).
                 torch.testing.assert_close(
                     value, together.best[place][stack][key], rtol=1e-6, atol=1e-6
                 )
@@ -182,7 +181,7 @@ def test_out_of_memory_halves_the_population_and_changes_no_number(tmp_path, mon
     halved = run(problem, path, members, tmp_path / "halved")
     assert halved.notes == ["out of memory with 4 members side by side; going on with half of them"]
     for place in range(4):
-        assert halved.progress[place].score == pytest.approx(whole.progress[place].score, rel=1e-9)
+        assert halved.progress[place].score == pytest.approx(whole.progress[place].score, rel=1e-6)
 
 
 def test_another_error_is_not_taken_for_a_lack_of_memory(tmp_path, monkeypatch):

@@ -128,7 +128,7 @@ def test_comparison_sees_one_changed_bit(unbroken, tmp_path):
     for name in ("members.csv", "history.csv"):
         (tmp_path / name).write_bytes((expected / name).read_bytes())
     state = torch.load(expected / "best.pt")
-    weight = state["parameters"]["core.recurrent"]
+    weight = state["parameters"]["core.cell.weight_recurrent"]
     weight.view(torch.int32)[0, 0, 0] ^= 1
     torch.save(state, tmp_path / "best.pt")
     assert not same_numbers(expected, tmp_path)
