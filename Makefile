@@ -8,6 +8,8 @@ PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PORT ?= 5000
 STRICT ?=
+# The tier that `make report` publishes: gpu or paper.
+TIER ?= gpu
 BIN := .venv/bin
 READY := .venv/ready
 STORE = $(or $(MLFLOW_TRACKING_URI),sqlite:///mlflow.db)
@@ -21,7 +23,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
-	@echo "make report      rebuild reports/ from its committed evidence"
+	@echo "make report      write reports/ from results/TIER, or from its committed evidence (TIER=$(TIER))"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and tests"
 	@echo "make schema      regenerate workflow/schemas/"
@@ -48,8 +50,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# From the results of a tier that ran here, or else from the committed evidence.
 report: $(READY)
-	$(BIN)/python -m pfrnn report --tier gpu --results reports --out reports
+ifneq ($(wildcard results/$(TIER)/results.csv),)
+	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports
+else
+	$(BIN)/python -c 'from pathlib import Path; from pfrnn.reporting.report import render; \
+		print(render(Path("reports"), Path("reports")))'
+endif
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import

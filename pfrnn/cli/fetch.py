@@ -43,7 +43,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fetch or check each set; return 1 when one failed."""
     failures = 0
-    for name in _names(arguments):
+    names = _names(arguments)
+    for name in names:
         try:
             print(f"{name}: {_one(name, arguments)}", flush=True)
         except MissingDataError as error:
@@ -52,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         except DataError as error:
             failures += 1
             print(f"{name}: failed: {error}", file=sys.stderr)
-    if failures:
+    # Of a single set the reason stays the last line.
+    if failures and len(names) > 1:
         print(f"pfrnn fetch: {failures} data sets failed, see above", file=sys.stderr)
     return 1 if failures else 0
 

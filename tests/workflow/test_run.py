@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +30,17 @@ def test_the_line_is_whole(finished) -> None:
     assert read_json(results / "mlflow.json") == {"jobs": 8}
     assert (finished.folder / "mlflow.db").exists()
     assert list(results.rglob("checkpoint.pt*")) == []
+
+
+def test_status_counts_the_jobs(finished) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pfrnn", "status", "--tier", "smoke"],
+        cwd=finished.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "tier smoke: 8 jobs: 8 done, 0 running, 0 failed, 0 waiting" in done.stdout
 
 
 def test_a_second_run_has_nothing_to_do(finished) -> None:

@@ -17,6 +17,7 @@ from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
+from pfrnn.runlock import hold as hold_run_lock
 from pfrnn.workload import describe
 
 
