@@ -22,6 +22,7 @@ from pfrnn.data.digests import file_digests, is_accepted
 from pfrnn.data.download import NotServedError, Policy, download
 from pfrnn.data.mirror import Mirror, open_mirror
 from pfrnn.data.rawstate import (
+    MEMORY,
     PARTIAL,
     RECORD,
     RawState,
@@ -253,5 +254,6 @@ def _record(dataset: Dataset, folder: Path, state: RawState, sources: dict[str, 
         "trusted": old.get("trusted", {}) | trusted,
         "unverified": state.sha256 if state.state == "unverified" else {},
     }
-    if record != old:
+    if record != old or not (folder / RECORD).is_file():
+        write_json(folder / MEMORY, record)
         write_json(folder / RECORD, record)

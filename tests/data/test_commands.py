@@ -69,7 +69,9 @@ def test_fetch_prepare_list(world: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found["raw_bytes"] > 10_000
     assert found["prepared_bytes"] > 10_000
     assert main(["datasets", *PARAMS]) == 0
-    assert "benzene" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "benzene" in shown
+    assert "none is stated: mr, nasdaq, r52" in shown
 
 
 def test_missing_set(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
