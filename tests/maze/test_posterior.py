@@ -224,7 +224,7 @@ def test_scores_on_known_errors():
     assert scores["all_steps_mse"] == pytest.approx(11.6 / 8)
     assert scores["last_step_mse_se"] == pytest.approx(np.std([0, 2, 0.5, 0.1]) / 2)
     assert scores["median"] == pytest.approx(0.3)
-    assert scores["success"] == 50
+    assert scores["success"] == 75
     assert squared_errors(np.array([1.0, 2.0]), np.array([0.0, 0.0])) == 2.5
 
 
