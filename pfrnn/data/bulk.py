@@ -84,22 +84,28 @@ def read_bulk(path: Path, layout: Layout) -> dict[str, npt.NDArray[Any]]:
         DataError: naming the file, line, what was expected and what came.
     """
     raw = read_raw(path)
+    body = raw
     if layout.header:
         _check_header(path, raw, layout)
+        body = raw.lstrip().partition(LINE_END)[2]
+    if not body.strip():
+        raise DataError(f"{path}: line 2: expected rows below the header, got none; fetch it again")
+    if layout.separator is not None:
+        # NumPy skips empty lines, but takes a line of blanks for a cell where commas separate.
+        body = BLANK_LINE.sub(b"", body)
     kinds = {"number": "f8", "text": f"U{MAX_TEXT}"}
     record = np.dtype([(name, kinds[kind]) for name, kind in layout.columns.items()])
-    skipped = _lines_to_header(raw) if layout.header else 0
-    # NumPy skips empty lines, but takes a line of blanks for a cell where commas separate.
-    text = raw if layout.separator is None else BLANK_LINE.sub(b"", raw)
     try:
         rows = np.loadtxt(
-            io.BytesIO(text), dtype=record, comments=None, delimiter=layout.separator,
-            skiprows=skipped, encoding="ascii", ndmin=1,
-        )  # fmt: skip
+            io.BytesIO(body),
+            dtype=record,
+            comments=None,
+            delimiter=layout.separator,
+            encoding="ascii",
+            ndmin=1,
+        )
     except ValueError as error:
         raise _explain(path, raw, layout, str(error)) from error
-    if not len(rows):
-        raise DataError(f"{path}: expected rows, got none; fetch it again")
     table: dict[str, npt.NDArray[Any]] = {}
     for name, kind in layout.columns.items():
         if kind == "number":
@@ -111,11 +117,6 @@ def read_bulk(path: Path, layout: Layout) -> dict[str, npt.NDArray[Any]]:
         if faulty:
             raise _explain(path, raw, layout, f"column {name}: NaN, infinity or an empty cell")
     return table
-
-
-def _lines_to_header(raw: bytes) -> int:
-    """Lines up to and with the header; blank ones may stand before it."""
-    return raw[: len(raw) - len(raw.lstrip())].count(LINE_END) + 1
 
 
 def _check_header(path: Path, raw: bytes, layout: Layout) -> None:

@@ -225,9 +225,14 @@ def test_uid_refuses_swapped_rows(damaged, pair):
         found.prepare(damaged("uid", change), found.protocol(), 1)
 
 
-def test_gas_refuses_a_renamed_header_and_an_unknown_induction(damaged):
+def test_gas_refuses_a_renamed_header(damaged):
     with pytest.raises(DataError, match="line 1: expected the header id time R1"):
         digest("gas", damaged("gas", replace_cell(0, b"R5", b"R9")))
+
+
+def test_gas_refuses_a_header_without_rows(damaged):
+    with pytest.raises(DataError, match="line 2: expected rows below the header"):
+        digest("gas", damaged("gas", lambda raw: raw.split(b"\n")[0] + b"\n"))
 
 
 def test_gas_metadata_are_checked(damaged, whole):
