@@ -33,6 +33,14 @@ onstart:
     hold_run_lock()
 
 
+onerror:
+    logger.error(
+        "Some jobs failed: the reasons stand above and in their logs. Run again when they are"
+        " cured; what is finished stays. A report of what there is now:"
+        f" pfrnn aggregate --tier {TIER} && pfrnn report --tier {TIER}"
+    )
+
+
 rule all:
     default_target: True
     input:

@@ -132,6 +132,12 @@ class Lookup:
             return str(self.evidence.cards[dataset]["state"])
         return "missing" if dataset in self.evidence.study.missing else "not run"
 
+    def described(self, dataset: str) -> str:
+        """State of a data set as shown: a split that leaks on purpose says so."""
+        notes = self.evidence.cards.get(dataset, {}).get("notes", [])
+        leaky = any(str(note).upper().startswith("LEAKY") for note in notes)
+        return self.state(dataset) + (", leaky on purpose" if leaky else "")
+
     def controls(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
         """Controls on the same test rows, in the paper's unit: name -> value."""
         wanted = reading or reading_of(dataset)
@@ -191,13 +197,13 @@ def build_cells(lookup: Lookup) -> list[Cell]:
 
 
 def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
-    state = lookup.state(number.dataset)
+    state, shown = lookup.state(number.dataset), lookup.described(number.dataset)
     if number.variant is None:
-        return Cell(number, None, Verdict(REFERENCE), state)
+        return Cell(number, None, Verdict(REFERENCE), shown)
     ours = lookup.ours(number.dataset, number.variant, number.size_rule)
     if ours is None:
         why = lookup.why_not_run(number.dataset, number.variant, number.size_rule)
-        return Cell(number, None, Verdict(NOT_RUN, why), state)
+        return Cell(number, None, Verdict(NOT_RUN, why), shown)
     verdict = obstacle(lookup.evidence.study.tier, number.dataset, state)
     if verdict is None:
         verdict = judge(
@@ -210,7 +216,7 @@ def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
         )
     elif verdict.word == DIRECTION:
         verdict = _direction(lookup, number, ours, verdict.reason)
-    return Cell(number, ours, verdict, state)
+    return Cell(number, ours, verdict, shown)
 
 
 def _direction(lookup: Lookup, number: PaperNumber, ours: Ours, reason: str) -> Verdict:

@@ -94,7 +94,7 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
         ("commit", str(row["commit"])),
-        ("MLflow run", f"parent run named {row['final_id']}"),
+        ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
         ("rebuild", rebuild_command(tier, str(row["final_id"]))),
     ]
     title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
@@ -220,12 +220,13 @@ def control_rows(lookup: Lookup, columns: tuple[Column, ...]) -> list[MatrixRow]
 
 def table_note(lookup: Lookup, columns: tuple[Column, ...]) -> str:
     """Say how the printed numbers are read, and whether the tier is reduced."""
-    parts = []
+    sets: dict[str, list[str]] = {}
     for column in columns:
         reading = reading_of(column.dataset)
         if column.dataset != "all" and reading.metric != "accuracy":
             doubt = "" if reading.certain else " (inferred)"
-            parts.append(f"{column.text}: {reading.unit}{doubt}")
+            sets.setdefault(reading.unit + doubt, []).append(column.text)
+    parts = [f"{', '.join(names)}: {unit}" for unit, names in sets.items()]
     units = f"Read as {'; '.join(parts)}. " if parts else ""
     return units + tier_note(lookup.evidence.study.tier)
 
