@@ -10,7 +10,7 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
-from pfrnn.data.prepare import load_prepared
+from pfrnn.data.store import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, machine, source_digest, versions
@@ -101,7 +101,15 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         halving=job.halving,
     )
     folder = places.results / job.id
-    identity = digest_of({"job": job.parameters, "data": prepared.card.arrays_digest})
+    # Its presence means finished.
+    (folder / "run.json").unlink(missing_ok=True)
+    identity = digest_of(
+        {
+            "job": job.parameters,
+            "data": prepared.card.arrays_digest,
+            "source": source_digest(job.source),
+        }
+    )
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
