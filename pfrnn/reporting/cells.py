@@ -44,6 +44,7 @@ class Ours(NamedTuple):
     Attributes:
         values: one a repetition, finite, in order of repetition.
         repetitions: their numbers.
+        seeds: their seeds.
         errors: test-set standard error of each value.
         interval: Student's interval of the mean over repetitions; None below two.
         diverged: repetitions that gave no finite number.
@@ -54,6 +55,7 @@ class Ours(NamedTuple):
 
     values: tuple[float, ...]
     repetitions: tuple[int, ...]
+    seeds: tuple[str, ...]
     errors: tuple[float, ...]
     interval: Interval | None
     diverged: int
@@ -174,6 +176,7 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
+        seeds=tuple(str(seed) for seed in finite["seed"]),
         errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
