@@ -48,7 +48,7 @@ class Ours(NamedTuple):
         errors: test-set standard error of each value.
         interval: Student's interval of the mean over repetitions; None below two.
         diverged: repetitions that gave no finite number.
-        n_test: test items.
+        n_test: test items; 0 when unknown.
         reading: metric and unit.
         row: the result row of the first repetition, for provenance.
     """
@@ -180,7 +180,7 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
         errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
-        n_test=int(np.nan_to_num(first["n_test"], nan=1.0)),
+        n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
         reading=reading,
         row=first,
     )

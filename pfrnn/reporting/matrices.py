@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pfrnn.reporting.cells import Cell, Lookup, Ours
@@ -113,7 +114,7 @@ def rebuild_command(tier: str, final_id: str) -> str:
 
 def significant_count(value: Any) -> str:
     """Write a count with thin separators; a dash when unknown."""
-    return f"{int(value):,}" if value == value and value is not None else "not recorded"
+    return f"{int(value):,}" if value is not None and math.isfinite(value) else "not recorded"
 
 
 def _size(row: dict[str, Any]) -> str:
