@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pfrnn.reporting.cells import Lookup
@@ -117,7 +118,7 @@ def parity_part(lookup: Lookup) -> Part:
             if mine is None or theirs is None:
                 continue
             own, other = float(mine.row["parameters"]), float(theirs.row["parameters"])
-            if not (own > 0 and other > 0):
+            if not (0 < own < math.inf and 0 < other < math.inf):
                 continue
             share = own / other - 1
             inside = f"within {100 * PARITY:.0f} %" if abs(share) <= PARITY else "not equal"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -83,8 +84,11 @@ def _ratios(lookup: Lookup, sets: Sequence[str], column: str) -> list[float]:
     for name in sets:
         for pf, rnn in PAIRS:
             mine, theirs = lookup.ours(name, pf), lookup.ours(name, rnn)
-            if mine and theirs and mine.row[column] > 0 and theirs.row[column] > 0:
-                found.append(float(mine.row[column]) / float(theirs.row[column]))
+            if mine is None or theirs is None:
+                continue
+            own, other = float(mine.row[column]), float(theirs.row[column])
+            if 0 < own < math.inf and 0 < other < math.inf:
+                found.append(own / other)
     return found
 
 
