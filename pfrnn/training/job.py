@@ -90,7 +90,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
     sequences = len(prepared.splits["train"].length)
-    path = choose_path(spec, model, config, sequences)
+    path = choose_path(spec, model, config, sequences, device)
     problem = Problem(
         config=config,
         card=prepared.card,
@@ -156,6 +156,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "machine": machine(str(device)),
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
+        "kernel_reason": trained.path.reason,
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,
