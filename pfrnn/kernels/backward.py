@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.elementary import sigmoid, softplus, tanh
+from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.philox import normal_tile
 from pfrnn.kernels.tiles import (
     activate,
