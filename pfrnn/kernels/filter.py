@@ -239,9 +239,9 @@ def run_backward(
     for t, first, last in _launches(steps, tuning.split):
         backward_kernel[(count, members)](
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
-            saved.variance, saved.ancestors, projected, *strides(projected), wt_=read, obs_=observation,
-            gain_=gain, shift_=shift, total_=saved.total, total_t=saved.total.stride(0),
-            total_m=saved.total.stride(1), gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t,
+            saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
+            obs_=observation, gain_=gain, shift_=shift, total_=saved.total,
+            total_t=saved.total.stride(0), total_m=saved.total.stride(1), gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t,
             gl_m=gl_m, gates_=gates, inner_=inner, dnorm_=carry[0], dhid_=carry[1],
             dcell_=carry[2], dlw_=carry[3], part_=carry[4], sums_=sums, dx_=dx, dobs_=dobs,
             **shared,

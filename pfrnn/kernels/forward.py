@@ -87,7 +87,7 @@ def transition(
     return cell, moved
 
 
-@triton.jit(do_not_specialize=["t"])
+@triton.jit(do_not_specialize=["t", "T", "N", "P"])
 def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,
