@@ -10,7 +10,7 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
-from pfrnn.data.prepare import load_prepared
+from pfrnn.data.store import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, machine, source_digest, versions
@@ -90,7 +90,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
     sequences = len(prepared.splits["train"].length)
-    path = choose_path(spec, model, config, sequences)
+    path = choose_path(spec, model, config, sequences, device)
     problem = Problem(
         config=config,
         card=prepared.card,
@@ -101,7 +101,15 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         halving=job.halving,
     )
     folder = places.results / job.id
-    identity = digest_of({"job": job.parameters, "data": prepared.card.arrays_digest})
+    # Its presence means finished.
+    (folder / "run.json").unlink(missing_ok=True)
+    identity = digest_of(
+        {
+            "job": job.parameters,
+            "data": prepared.card.arrays_digest,
+            "source": source_digest(job.source),
+        }
+    )
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
@@ -148,6 +156,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "machine": machine(str(device)),
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
+        "kernel_reason": trained.path.reason,
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,

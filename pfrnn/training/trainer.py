@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from pfrnn.errors import RecordError
 from pfrnn.training import checkpoint, members
 from pfrnn.training.batches import epoch_batches, gather
 from pfrnn.training.evaluate import Evaluated, evaluate
@@ -26,6 +25,9 @@ from pfrnn.training.state import BlockState, MemberProgress
 from pfrnn.training.writers import write_history
 
 log = logging.getLogger(__name__)
+
+# Seconds between two versions of a running block's history.csv.
+_HISTORY_SECONDS = 10.0
 
 
 class BlockTrainer:
@@ -46,7 +48,7 @@ class BlockTrainer:
             path: computes the steps.
             block_members: the members; ``member.index`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
-            identity: digest of the block's parameters; a checkpoint of another is refused.
+            identity: digest of parameters, data and source; a checkpoint of another is not used.
         """
         self.problem = problem
         self.path = path
@@ -59,7 +61,7 @@ class BlockTrainer:
             progress=[MemberProgress() for _ in self.members],
         )
         self._hyper: Hyper | None = None
-        self._saved = self._clock = time.monotonic()
+        self._saved = self._published = self._clock = time.monotonic()
 
     @property
     def checkpoint_path(self) -> Path:
@@ -71,10 +73,9 @@ class BlockTrainer:
         if plain is None:
             return None
         if plain["identity"] != self.identity:
-            raise RecordError(
-                f"{self.checkpoint_path}: belongs to parameters {plain['identity']}, expected "
-                f"{self.identity}; remove the file to start anew"
-            )
+            # Its data, parameters or source are others: going on would mix two models.
+            log.warning("%s: of another version, starting anew", self.checkpoint_path)
+            return None
         state = BlockState.from_plain(plain, self.device)
         log.info("going on from %s", self.checkpoint_path)
         return state
@@ -134,7 +135,9 @@ class BlockTrainer:
         if self._hyper is None:
             self._hyper = members.hyper(live, self.device)
         problem = self.problem
-        batches = epoch_batches(live, group.epoch, problem.train.sequences, problem.batch_size)
+        batches = epoch_batches(
+            live, group.epoch, problem.train.sequences, problem.batch_size, self.device
+        )
         for index in batches[group.step :]:
             self.path.train_step(group, live, self._hyper, gather(problem.train, index))
             bar.step()
@@ -172,9 +175,16 @@ class BlockTrainer:
         passes = self.validate(group, live)
         verdict = judge(self.problem, group, live, self.state.progress, passes, self.seconds())
         self.state.history += verdict.rows
+        self._publish()
         group.remember_best(torch.tensor(verdict.improved, device=self.device))
         group.epoch += 1
         group.start_epoch()
         if verdict.stopped:
             self.state.retire(verdict.stopped)
             self._hyper = None
+
+    def _publish(self) -> None:
+        """Write history.csv now and then, so that a block in training can be watched."""
+        if time.monotonic() - self._published >= _HISTORY_SECONDS:
+            write_history(self.folder / "history.csv", self.state.history)
+            self._published = time.monotonic()
