@@ -159,7 +159,7 @@ def backward_kernel(
             if SOFTPLUS:
                 h = load_tile(h_base, row, unit, mask, H)
                 scale = product(h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC)
-                ds *= sigmoid(scale + load_input(x, n * E, (c + 1) * H, unit, mask))
+                ds *= sigmoid(scale + load_input(x, n2, N, (c + 1) * H, unit, E, H, KP))
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
         if HP > BK:
             tl.debug_barrier()
@@ -167,7 +167,7 @@ def backward_kernel(
         if GRU:
             h = load_tile(h_base, row, unit, mask, H)
             reset = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
-            reset = sigmoid(reset + load_input(x, n * E, H, unit, mask))
+            reset = sigmoid(reset + load_input(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
@@ -238,7 +238,7 @@ def backward_kernel(
         if not GRU:
             bent = tanh(load_tile(cell_ + nxt * H, row, unit, mask, H))
             gate = product(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
-            gate = sigmoid(gate + load_input(x, n * E, 2 * H, unit, mask))
+            gate = sigmoid(gate + load_input(x, n2, N, 2 * H, unit, E, H, KP))
             moved = gate * bent
             dc = load_tile(dcell_ + carry, row, unit, mask, H) * keep
             if VALID:
@@ -254,7 +254,7 @@ def backward_kernel(
                 tl.debug_barrier()
             dh = product(grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC)
             gate = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
-            gate = sigmoid(gate + load_input(x, n * E, H, unit, mask))
+            gate = sigmoid(gate + load_input(x, n2, N, H, unit, E, H, KP))
             parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
             grad = load_tile(cell_ + at * H, parent, unit, mask, H)
             grad = tl.where(mask, dc * grad * gate * (1.0 - gate), 0.0)
@@ -284,7 +284,7 @@ def backward_kernel(
             bn = raw
         new = activate(bn, ACT)
         gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-        gate = sigmoid(gate + load_input(x, n * E, 0, unit, mask))
+        gate = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP))
         if GRU:
             moved = new + gate * (h - new)
             grad = tl.where(mask, dh * (h - new) * gate * (1.0 - gate), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -37,19 +38,13 @@ class Inputs(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of a run; programs own ``per_program`` sequences each."""
+    """Sizes of a run."""
 
     steps: int
     members: int
     sequences: int
     particles: int
     units: int
-    per_program: int
-
-    @property
-    def programs(self) -> int:
-        """Programs a member."""
-        return -(-self.sequences // self.per_program)
 
 
 class Saved(NamedTuple):
@@ -95,17 +90,24 @@ def factors(plan: Plan, blocks: Tensor) -> Tensor:
     return blocks.to(torch.bfloat16 if plan.precision == "bf16" else torch.float32).contiguous()
 
 
-def _counts(valid: Tensor | None, shape: Shape, device: torch.device) -> tuple[Tensor, Tensor]:
+def programs(shape: Shape, constants: dict[str, Any]) -> int:
+    """Programs a member: each owns R // KP sequences."""
+    return int(-(-shape.sequences // (constants["R"] // constants["KP"])))
+
+
+def _counts(
+    valid: Tensor | None, shape: Shape, count: int, each: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Values behind each program's sums, (T, M, P), and behind each step's, (T, M), at least 1."""
     if valid is None:
         ones = torch.ones(1, 1, shape.sequences, device=device)
     else:
         ones = valid.float()
-    ones = F.pad(ones, (0, shape.programs * shape.per_program - shape.sequences))
-    count = ones.unflatten(-1, (shape.programs, shape.per_program)).sum(-1) * shape.particles
-    total = count.sum(-1).clamp(min=1.0)
+    ones = F.pad(ones, (0, count * each - shape.sequences))
+    counts = ones.unflatten(-1, (count, each)).sum(-1) * shape.particles
+    total = counts.sum(-1).clamp(min=1.0)
     lead = (shape.steps, shape.members)
-    return count.expand(*lead, shape.programs), total.expand(lead)
+    return counts.expand(*lead, count), total.expand(lead)
 
 
 def _optional(tensor: Tensor | None, dummy: Tensor) -> tuple[Tensor, int, int]:
@@ -138,7 +140,7 @@ def run_forward(
     projected: Tensor, weights: Tensor, observation: Tensor, gain: Tensor, shift: Tensor,
 ) -> Saved:  # fmt: skip
     """Run all steps; returns what the outputs and the backward pass are made from."""
-    steps, members, sequences, particles, units, _ = shape
+    steps, members, sequences, particles, units = shape
     new = projected.new_empty
     tile = (members, steps + 1, sequences, particles)
     hidden = new(*tile, units)
@@ -150,26 +152,30 @@ def run_forward(
         cell[:, 0] = start[1]
     log_weights[:, 0] = start[2]
     ancestors[:, 0] = torch.arange(particles, dtype=torch.int32, device=projected.device)
-    constants = plan.constants(units, particles)
+    constants = plan.constants(
+        units, particles, plan.tuning.forward_rows, plan.tuning.forward_inner
+    )
+    count = programs(shape, constants)
+    each = constants["R"] // constants["KP"]
     padded = constants["HP"]
     saved = Saved(
         hidden, cell, log_weights, new(members, steps, sequences, particles, units),
         new(members, steps, sequences, particles), new(members, steps, units), new(members, steps, units), ancestors,
-        new(members, steps, sequences), *_counts(inputs.valid, shape, projected.device),
+        new(members, steps, sequences), *_counts(inputs.valid, shape, count, each, projected.device),
     )  # fmt: skip
-    part = new(members, 2, shape.programs, 2, padded)
+    part = new(members, 2, count, 2, padded)
     wide = padded > constants["BK"] and plan.gru
     scratch = new(members, sequences, particles, units) if wide else hidden
     uniforms, u_t, u_m = _optional(inputs.uniforms, hidden)
     shared = _context(plan, inputs, weights, hidden)
     for t in range(-1, steps):
-        forward_kernel[(shape.programs, members)](
+        forward_kernel[(count, members)](
             hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance, ancestors,
             saved.ess, scratch, projected, *strides(projected),
             obs_=observation, gain_=gain, shift_=shift, u_=uniforms, u_t=u_t, u_m=u_m,
             count_=saved.count, count_t=saved.count.stride(0), count_m=saved.count.stride(1),
             **shared,
-            t=max(t, 0), T=steps, N=sequences, P=shape.programs,
+            t=max(t, 0), T=steps, N=sequences, P=count,
             FIRST=t < 0, LAST=t == steps - 1, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
         )  # fmt: skip
@@ -195,14 +201,17 @@ def run_backward(
     grad_hidden: Tensor | None, grad_log_weights: Tensor | None, grad_cell: Tensor | None,
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
-    steps, members, sequences, particles, units, _ = shape
+    steps, members, sequences, particles, units = shape
     new, zeros = projected.new_empty, projected.new_zeros
-    constants = plan.constants(units, particles)
+    constants = plan.constants(
+        units, particles, plan.tuning.backward_rows, plan.tuning.backward_inner
+    )
+    count = programs(shape, constants)
     padded, tuning = constants["HP"], plan.tuning
     blocks = weights.shape[1]
     slots = min(tuning.ring, steps + 1)
     tile = (members, sequences, particles, units)
-    slab = shape.programs * constants["R"]
+    slab = count * constants["R"]
     # As wide as the products that read them.
     stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     gates = new(members, slots, blocks * units, slab, dtype=stored)
@@ -217,15 +226,15 @@ def run_backward(
     dx = new(members, steps, sequences, blocks * units + 1)
     if plan.noise == 0:
         dx[..., (blocks - 1) * units : -1].zero_()
-    dobs = zeros(members, shape.programs, padded)
+    dobs = zeros(members, count, padded)
     dweights = zeros(members, tuning.shares, blocks, units, units)
     gh, gh_t, gh_m = _optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = _optional(grad_log_weights, dhidden)
-    carry = (new(tile), dhidden, dcell, dlw, new(members, 2, shape.programs, 2, padded), sums)
+    carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = _context(plan, inputs, weights, saved.hidden)
     end = steps
-    for t in range(steps, -1, -1):
-        backward_kernel[(shape.programs, members)](
+    for t, first, last in _launches(steps, tuning.split):
+        backward_kernel[(count, members)](
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=factors(plan, weights), obs_=observation,
             gain_=gain, shift_=shift, total_=saved.total, total_t=saved.total.stride(0),
@@ -235,13 +244,13 @@ def run_backward(
             **shared,
             t=t, slot=t % slots, slot_before=(t - 1) % slots,
             cut=int(plan.bptt is not None and 0 < t < steps and t % plan.bptt == 0),
-            T=steps, N=sequences, P=shape.programs, SLOTS=slots,
-            FIRST=t == steps, LAST=t == 0, GH=grad_hidden is not None,
+            T=steps, N=sequences, P=count, SLOTS=slots,
+            FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
         )  # fmt: skip
         # Steps [t, end) are complete; the kernel above already began step t - 1 in its own slot.
-        if end > t and (t == 0 or end - t == slots - 1):
+        if not first and end > t and (t == 0 or end - t == slots - 1):
             _add_weight_gradient(plan, shape, inner, gates, dweights, t, end, constants)
             end = t
     totals = sums.sum(1)
@@ -249,6 +258,16 @@ def run_backward(
         dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], _in_order(dweights),
         _in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
     )  # fmt: skip
+
+
+def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
+    """Yield (step, start only, finish only) of the backward kernel's launches."""
+    for t in range(steps, -1, -1):
+        if split and 0 < t < steps:
+            yield t, False, True
+            yield t, True, False
+        else:
+            yield t, t == steps, t == 0
 
 
 def _in_order(parts: Tensor) -> Tensor:
@@ -285,8 +304,7 @@ class FusedFilter(torch.autograd.Function):
         """Run the filter over (T, M, N, ...)."""
         projected = inner_contiguous(projected)
         particles, units = hidden.shape[-2:]
-        constants = plan.constants(units, particles)
-        shape = Shape(*projected.shape[:3], particles, units, constants["R"] // constants["KP"])
+        shape = Shape(*projected.shape[:3], particles, units)
         weights = pack_weights(recurrent, candidate)
         fixed = (observation.contiguous(), gain.contiguous(), shift.contiguous())
         start = (hidden, cell, log_weights)

@@ -36,25 +36,25 @@ from pfrnn.kernels.tiles import (
 
 @triton.jit
 def candidate(
-    h, h_base, scratch, row, unit, live, mask, w, x, xrow, seed, step, noise, t,
-    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, H: tl.constexpr,
-    HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    h, h_base, scratch, row, unit, live, mask, w, x, n2, N, seed, step, noise, t,
+    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
     """Candidate before batch norm: W_c [h, x] + noise * scale."""
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
         reset = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
-        inner = sigmoid(reset + load_input(x, xrow, H, unit, mask)) * h
+        inner = sigmoid(reset + load_input(x, n2, N, H, unit, E, H, KP)) * h
         if HP > BK:
             store_tile(scratch, inner, row, unit, mask, H)
             tl.debug_barrier()
         raw = product(inner, scratch, H, 1, row, live, w + 2 * H * H, H, HP, BK, PREC)
     else:
         raw = product(h, h_base, H, 1, row, live, w + 3 * H * H, H, HP, BK, PREC)
-    raw += load_input(x, xrow, (last - 1) * H, unit, mask)
+    raw += load_input(x, n2, N, (last - 1) * H, unit, E, H, KP)
     if NOISE != 0:
         scale = product(h, h_base, H, 1, row, live, w + last * H * H, H, HP, BK, PREC)
-        scale += load_input(x, xrow, last * H, unit, mask)
+        scale += load_input(x, n2, N, last * H, unit, E, H, KP)
         if SOFTPLUS:
             scale = softplus(scale)
         if NOISE == 1:
@@ -67,22 +67,23 @@ def candidate(
 
 @triton.jit
 def transition(
-    h, c, h_base, row, unit, live, mask, w, x, xrow, new,
-    GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    h, c, h_base, row, unit, live, mask, w, x, n2, N, new,
+    GRU: tl.constexpr, E: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr,
+    BK: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
     """Move the particles, given the activated candidate: (cell, hidden) before resampling."""
     if GRU:
         gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-        gate = sigmoid(gate + load_input(x, xrow, 0, unit, mask))
+        gate = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP))
         moved = new + gate * (h - new)
         cell = moved
     else:
         gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-        cell = sigmoid(gate + load_input(x, xrow, 0, unit, mask)) * new
+        cell = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP)) * new
         gate = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
-        cell += sigmoid(gate + load_input(x, xrow, H, unit, mask)) * c
+        cell += sigmoid(gate + load_input(x, n2, N, H, unit, E, H, KP)) * c
         gate = product(h, h_base, H, 1, row, live, w + 2 * H * H, H, HP, BK, PREC)
-        moved = sigmoid(gate + load_input(x, xrow, 2 * H, unit, mask)) * tanh(cell)
+        moved = sigmoid(gate + load_input(x, n2, N, 2 * H, unit, E, H, KP)) * tanh(cell)
     return cell, moved
 
 
@@ -150,7 +151,8 @@ def forward_kernel(
             parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
             c = load_tile(cell_ + at * H, parent, unit, mask, H)
         cell, moved = transition(
-            h, c, hidden_ + at * H, row, unit, live, mask, w, x, n * E, new, GRU, H, HP, BK, PREC
+            h, c, hidden_ + at * H, row, unit, live, mask, w, x, n2, N, new, GRU, E, H,
+            HP, KP, BK, PREC,
         )
         obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
         fit = tl.reshape(tl.sum(tl.where(mask, moved * obs[None, :], 0.0), 1), [S, KP])
@@ -203,9 +205,9 @@ def forward_kernel(
         at = here + start.to(tl.int64) * NK
         x = x_ + start.to(tl.int64) * x_t + m * x_m
         raw = candidate(
-            h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n * E,
+            h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n2, N,
             tl.load(seed_ + m), tl.load(step_), noise_ + start.to(tl.int64) * noise_t + m * noise_m,
-            start, GRU, SOFTPLUS, NOISE, H, HP, BK, PREC,
+            start, GRU, SOFTPLUS, NOISE, E, H, HP, KP, BK, PREC,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)
         if NORM and not GIVEN:

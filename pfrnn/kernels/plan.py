@@ -22,19 +22,25 @@ class Tuning(NamedTuple):
     """What was chosen by measurement; none of it depends on the number of members.
 
     Attributes:
-        rows: particles a program owns (R).
-        inner: longest sum that a product takes in one piece (BK).
+        forward_rows: particles that a program of the forward kernel owns (R).
+        backward_rows: likewise of the backward kernel.
+        split: the backward step as two launches of smaller kernels instead of one.
+        forward_inner: longest sum that a product takes in one piece (BK).
+        backward_inner: likewise of the backward kernel.
         forward_warps: of the forward kernel; likewise the others.
         ring: time steps of gate gradients kept until the weights' gradient is added up.
         shares: partial sums of the weights' gradient a block.
     """
 
-    rows: int = 64
-    inner: int = 128
+    forward_rows: int = 64
+    backward_rows: int = 32
+    split: bool = False
+    forward_inner: int = 128
+    backward_inner: int = 128
     forward_warps: int = 4
-    backward_warps: int = 8
+    backward_warps: int = 4
     weight_warps: int = 4
-    forward_registers: int | None = None
+    forward_registers: int | None = 168
     backward_registers: int | None = None
     weight_stages: int = 3
     weight_rows: int = 64
@@ -59,10 +65,13 @@ class Plan(NamedTuple):
     precision: str
     tuning: Tuning
 
-    def constants(self, units: int, particles: int) -> dict[str, Any]:
-        """Return the compile-time arguments that both kernels share."""
+    def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
+        """Return the compile-time arguments that both kernels share, for tiles of ``rows``.
+
+        Sums longer than ``inner`` are taken in pieces.
+        """
         padded = power_of_two(particles)
-        rows = max(self.tuning.rows, padded)
+        rows = max(rows, padded)
         return {
             "GRU": self.gru,
             "SOFTPLUS": self.softplus,
@@ -77,7 +86,7 @@ class Plan(NamedTuple):
             "K": particles,
             "KP": padded,
             "R": rows,
-            "BK": min(self.tuning.inner, padded_units(units)),
+            "BK": min(inner, padded_units(units)),
             "PB": 32,
             "PREC": self.precision,
         }

@@ -47,9 +47,16 @@ def load_tile(base, row, unit, mask, STRIDE: tl.constexpr):
 
 
 @triton.jit
-def load_input(base, start, column, unit, mask):
-    """Load [R, HP] of the projected input: each row reads its own sequence's entry."""
-    return tl.load(base + start[:, None] + (column + unit)[None, :], mask=mask, other=0.0)
+def load_input(base, n2, N, column, unit, E: tl.constexpr, H: tl.constexpr, KP: tl.constexpr):
+    """Load a block of the projected input, [S, HP], and repeat it over the particles: [R, HP].
+
+    Read once a sequence: addresses for every particle would fill the registers.
+    """
+    at = base + n2[:, None] * E + (column + unit)[None, :]
+    x = tl.load(at, mask=(n2 < N)[:, None] & (unit < H)[None, :], other=0.0)
+    S: tl.constexpr = x.shape[0]
+    HP: tl.constexpr = x.shape[1]
+    return tl.reshape(tl.broadcast_to(x[:, None, :], [S, KP, HP]), [S * KP, HP])
 
 
 @triton.jit

@@ -14,7 +14,7 @@ from pfrnn.errors import RecordError
 ASSETS = {
     "tables.csv": ("paper", "78753f597e78c6a3"),
     "index.html": ("templates", "4951d78ce1fa583c"),
-    "style.css": ("templates", "65496e7236ef8ea0"),
+    "style.css": ("templates", "e6964a52b7b35f13"),
     "page.js": ("templates", "e78c03ee137987d2"),
 }
 

@@ -44,16 +44,18 @@ class Ours(NamedTuple):
     Attributes:
         values: one a repetition, finite, in order of repetition.
         repetitions: their numbers.
+        seeds: their seeds.
         errors: test-set standard error of each value.
         interval: Student's interval of the mean over repetitions; None below two.
         diverged: repetitions that gave no finite number.
-        n_test: test items.
+        n_test: test items; 0 when unknown.
         reading: metric and unit.
         row: the result row of the first repetition, for provenance.
     """
 
     values: tuple[float, ...]
     repetitions: tuple[int, ...]
+    seeds: tuple[str, ...]
     errors: tuple[float, ...]
     interval: Interval | None
     diverged: int
@@ -174,10 +176,11 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
+        seeds=tuple(str(seed) for seed in finite["seed"]),
         errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
-        n_test=int(np.nan_to_num(first["n_test"], nan=1.0)),
+        n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
         reading=reading,
         row=first,
     )

@@ -75,7 +75,7 @@ def _points(lookup: Lookup, column: str) -> list[dict[str, Any]]:
         for variant in ("lstm", "gru", "pf_lstm", "pf_gru"):
             ours = lookup.ours(dataset, variant)
             values = scores.score(dataset, variant, "fixed")
-            if ours is None or not values or not float(ours.row[column]) > 0:
+            if ours is None or not values or not 0 < float(ours.row[column]) < np.inf:
                 continue
             error = float(np.exp(level - np.mean(list(values.values()))))
             cost = float(ours.row[column])

@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pfrnn.files import atomic_path
 from pfrnn.variants import VARIANTS
@@ -141,6 +141,8 @@ def log_axis(axes: Any, which: str = "y") -> None:
     low, high = axis.get_view_interval()
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     narrow = high < 12 * low
+    if narrow:
+        axis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))
     axis.set_minor_formatter(
         FuncFormatter(lambda value, _: f"{value:g}") if narrow else NullFormatter()
     )
