@@ -1,10 +1,10 @@
 """Keeping DVC and Snakemake from working on the same files at once.
 
-DVC hashes and copies whole folders while Snakemake writes into them; a file that changes in between
-would stand in the cache under another file's name. DVC guards its outputs by a table of readers and
-writers (``.dvc/tmp/rwlock``) in which every entry names a process; an entry of a dead process counts
-for nothing. A Snakemake run enters itself there as the writer of all outputs. Each of the two then
-says who is at work, and stops.
+DVC hashes and copies whole folders while Snakemake writes into them; a file that changes in
+between would stand in the cache under another file's name. DVC guards its outputs by a table of
+readers and writers (``.dvc/tmp/rwlock``) in which every entry names a process; an entry of a dead
+process counts for nothing. A Snakemake run enters itself there as the writer of all outputs. Each
+of the two then says who is at work, and stops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A digest of Snakemake's metadata: which outputs were made, from what and with which parameters."""
+"""A digest of Snakemake's metadata: which outputs were made, from what, with what parameters."""
 
 from __future__ import annotations
 

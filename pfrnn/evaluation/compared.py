@@ -21,9 +21,7 @@ CURVE_COLUMNS = ("model", "epoch", "val_score")
 
 def write_compared(plan: Plan, results: Path) -> None:
     """Write ``metrics.json`` and one curve table a data set of the plan below ``results``."""
-    finished = [
-        cell for cell in plan.cells if (results / cell.final_id / "run.json").exists()
-    ]
+    finished = [cell for cell in plan.cells if (results / cell.final_id / "run.json").exists()]
     table: dict[str, dict[str, Any]] = {}
     for cell in finished:
         table.setdefault(cell.dataset, {})[_name(cell)] = cell_metrics(results / cell.final_id)
