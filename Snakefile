@@ -30,7 +30,7 @@ localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store,
 
 # A real run, not a dry one: the kernel lock by which `pfrnn unlock` tells it from a killed run.
 onstart:
-    hold_run_lock()
+    hold_locks()
 
 
 onerror:

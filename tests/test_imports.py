@@ -31,7 +31,7 @@ ALLOWED = {
     "devices": set(),
     "schema": {"data"},
     "training": {"functional", "kernels", "nn", "data", "maze", "evaluation", "plan", "devices"},
-    "tracking": set(),
+    "tracking": {"plan", "training", "reporting"},
     "reporting": {"data", "maze", "evaluation", "plan"},
     "cli": None,  # the command line may call everything
 }
@@ -40,7 +40,7 @@ OWNERS = {
     "mlflow": {"tracking"},
     "matplotlib": {"reporting"},
     "snakemake": set(),
-    "dvc": set(),
+    "dvc": {"dvclock"},
     "triton": {"kernels"},
     "torch": {"functional", "kernels", "nn", "training", "cli", "provenance"},
 }

@@ -13,6 +13,7 @@ from snakemake.logging import logger
 from pfrnn.config import load_config
 from pfrnn.data.availability import availability
 from pfrnn.data.registry import dataset
+from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
@@ -94,6 +95,15 @@ def announce():
         logger.warning(f"data set {name} is left out: {reason}")
 
 
+def hold_locks():
+    """Keep a second Snakemake and DVC away while this run lives."""
+    hold_run_lock()
+    try:
+        hold_dvc_lock()
+    except PfrnnError as error:
+        raise WorkflowError(str(error)) from None
+
+
 def missing_data():
     """The raw files that can't be had, as targets: each then fails as its data set's error."""
     return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
@@ -131,9 +141,10 @@ def records():
     """Every record of the tier, as targets.
 
     Snakemake makes a missing file again only where something asks for it: results.csv being there,
-    a final with a new digest in its path would not be missed in a clone without metadata.
+    a final with a new digest in its path would not be missed in a clone without metadata. The
+    search's checkpoints are no targets: nothing reads them, and clones don't have them.
     """
-    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
+    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in SEARCH_RECORDS]
     selections = [f"{RESULTS}/{selection}" for selection in CELLS]
     return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
 
@@ -167,7 +178,8 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
-BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
+SEARCH_RECORDS = ("run.json", "members.csv", "history.csv")
+BLOCK_FILES = (*SEARCH_RECORDS, "best.pt")
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 
