@@ -28,11 +28,6 @@ include: "workflow/rules/report.smk"
 localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
 
 
-# A real run, not a dry one: the kernel lock by which `pfrnn unlock` tells it from a killed run.
-onstart:
-    hold_run_lock()
-
-
 rule all:
     default_target: True
     input:

@@ -30,12 +30,23 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Retrain and test."""
-    from pfrnn.cli._device import leased
+    from pfrnn.cli._job import identity_of, run_job
     from pfrnn.cli._plan import planned
+    from pfrnn.errors import RecordError
+    from pfrnn.files import sha256_file
+    from pfrnn.plan import cell_parameters
 
     plan, places = planned(parsed, "final")
-    # CUDA must see the leased device only, so torch comes after the lease.
-    with leased(parsed.device, plan.config.execution.device):
+    cell = plan.cell(parsed.final)
+    selection = places.results / cell.selection_id
+    if not selection.is_file():
+        raise RecordError(f"{selection}: missing; run `pfrnn select {cell.selection_id}` first")
+
+    def train() -> None:
         from pfrnn.training.final import run_final
 
         run_final(plan, parsed.final, places, parsed.device)
+
+    parameters = cell_parameters(plan, cell)
+    identity = identity_of(plan, places, cell.dataset, parameters, "pfrnn.training.final")
+    run_job(parsed, plan, places, identity | {"selection": sha256_file(selection)}, train)

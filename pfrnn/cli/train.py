@@ -30,12 +30,18 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Train the block."""
-    from pfrnn.cli._device import leased
+    from pfrnn.cli._job import identity_of, run_job
     from pfrnn.cli._plan import planned
+    from pfrnn.plan import block_parameters
 
     plan, places = planned(parsed, "block")
-    # CUDA must see the leased device only, so torch comes after the lease.
-    with leased(parsed.device, plan.config.execution.device):
+    block = plan.block(parsed.block)
+
+    def train() -> None:
         from pfrnn.training.block import train_block
 
         train_block(plan, parsed.block, places, parsed.device)
+
+    parameters = block_parameters(plan, block)
+    identity = identity_of(plan, places, block.dataset, parameters, "pfrnn.training.block")
+    run_job(parsed, plan, places, identity, train)

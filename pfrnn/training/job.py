@@ -97,7 +97,16 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         batch_size=job.batch_size,
     )
     folder = places.results / job.id
-    identity = digest_of({"job": job.parameters, "data": prepared.card.arrays_digest})
+    identity = digest_of(
+        {
+            "job": job.parameters,
+            "data": prepared.card.arrays_digest,
+            "source": source_digest(job.source),
+            # A final's members come from a selection, which its parameters don't name.
+            "members": [[*member.setting, member.seed] for member in job.members],
+            "sizes": [job.hidden_size, job.particles, job.batch_size],
+        }
+    )
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)

@@ -14,7 +14,6 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import PreparedCard, Split
-from pfrnn.errors import RecordError
 from pfrnn.evaluation.metrics import contributions, metrics, score
 from pfrnn.evaluation.selection import better
 from pfrnn.training import checkpoint, members
@@ -70,7 +69,7 @@ class BlockTrainer:
             path: computes the steps.
             block_members: the members; ``member.index`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
-            identity: digest of the block's parameters; a checkpoint of another is refused.
+            identity: digest of all the numbers depend on; a checkpoint of another isn't used.
         """
         self.problem = problem
         self.path = path
@@ -95,10 +94,13 @@ class BlockTrainer:
         if plain is None:
             return None
         if plain["identity"] != self.identity:
-            raise RecordError(
-                f"{self.checkpoint_path}: belongs to parameters {plain['identity']}, expected "
-                f"{self.identity}; remove the file to start anew"
+            log.warning(
+                "%s: of other parameters, data or source (%s, expected %s); starting anew",
+                self.checkpoint_path,
+                plain["identity"],
+                self.identity,
             )
+            return None
         state = BlockState.from_plain(plain, self.device)
         log.info("going on from %s", self.checkpoint_path)
         return state

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pfrnn.errors import RecordError
 from pfrnn.training import checkpoint
 from pfrnn.training.block import train_block
 from pfrnn.training.trainer import BlockTrainer
@@ -152,12 +151,13 @@ def test_damaged_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_checkpoint_of_other_parameters_is_refused(unbroken, tmp_path, monkeypatch):
-    plan, places, _ = unbroken
+def test_checkpoint_of_other_parameters_is_not_used(unbroken, tmp_path, caplog):
+    plan, places, expected = unbroken
     folder = tmp_path / plan.blocks[0].id
     checkpoint.save(folder / "checkpoint.pt", {"identity": "0123456789"})
-    with pytest.raises(RecordError, match="belongs to parameters 0123456789"):
-        train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert "of other parameters, data or source (0123456789" in caplog.text
+    assert same_numbers(expected, folder)
 
 
 def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
