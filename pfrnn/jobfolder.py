@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import PfrnnError
-from pfrnn.files import atomic_path, read_json, sha256_file, write_json
+from pfrnn.files import atomic_path, digest_of, read_json, sha256_file, write_json
+from pfrnn.provenance import source_digest
 
 LOCK = ".lock"
 SEALED = ".finished"
@@ -104,6 +105,25 @@ def _lock(
                 "or wait for it, then run again"
             )
         time.sleep(poll_seconds)
+
+
+def identity_of(
+    parameters: dict[str, Any], data: str, source: str, selection: Any = None
+) -> dict[str, Any]:
+    """Return what a job's numbers depend on, as digests.
+
+    Args:
+        parameters: the block's or final's parameters.
+        data: digest of the prepared arrays.
+        source: the module that trains; all source that it reaches counts.
+        selection: a final's selection; its parameters don't name what was selected.
+    """
+    return {
+        "parameters": digest_of(parameters),
+        "data": data,
+        "source": source_digest(source),
+        "selection": digest_of(selection),
+    }
 
 
 def seal(folder: Path, identity: dict[str, Any]) -> None:

@@ -26,10 +26,10 @@ def run_job(
         parsed: the command line; ``block`` or ``final`` names the job.
         plan: the tier's plan.
         places: folders.
-        identity: what the job's numbers depend on.
+        identity: what the job's numbers depend on (pfrnn.jobfolder.identity_of).
         train: imports torch and trains; called with the folder locked and a device leased.
     """
-    from pfrnn.jobfolder import alone, seal, unseal
+    from pfrnn.jobfolder import alone, unseal
 
     job = getattr(parsed, "block", None) or parsed.final
     folder: Path = places.results / job
@@ -44,23 +44,3 @@ def run_job(
         # CUDA must see the leased device only, so torch comes after the lease.
         with leased(parsed.device, plan.config.execution.device):
             train()
-        seal(folder, identity)
-
-
-def identity_of(
-    plan: Plan, places: Places, dataset: str, parameters: dict[str, Any], source: str
-) -> dict[str, Any]:
-    """Return what a job's numbers depend on: parameters, data and source, as digests.
-
-    Raises:
-        DataError: the data set isn't prepared, or its card is damaged.
-    """
-    from pfrnn.data.store import load_card
-    from pfrnn.files import digest_of
-    from pfrnn.provenance import source_digest
-
-    return {
-        "parameters": digest_of(parameters),
-        "data": load_card(places.prepared / plan.prepared_id(dataset)).arrays_digest,
-        "source": source_digest(source),
-    }

@@ -30,10 +30,12 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Retrain and test."""
-    from pfrnn.cli._job import identity_of, run_job
+    from pfrnn.cli._job import run_job
     from pfrnn.cli._plan import planned
+    from pfrnn.data.store import load_card
     from pfrnn.errors import RecordError
-    from pfrnn.files import sha256_file
+    from pfrnn.files import read_json
+    from pfrnn.jobfolder import identity_of
     from pfrnn.plan import cell_parameters
 
     plan, places = planned(parsed, "final")
@@ -41,12 +43,14 @@ def run(parsed: argparse.Namespace) -> None:
     selection = places.results / cell.selection_id
     if not selection.is_file():
         raise RecordError(f"{selection}: missing; run `pfrnn select {cell.selection_id}` first")
+    data = load_card(places.prepared / plan.prepared_id(cell.dataset)).arrays_digest
+    identity = identity_of(
+        cell_parameters(plan, cell), data, "pfrnn.training.final", read_json(selection)
+    )
 
     def train() -> None:
         from pfrnn.training.final import run_final
 
         run_final(plan, parsed.final, places, parsed.device)
 
-    parameters = cell_parameters(plan, cell)
-    identity = identity_of(plan, places, cell.dataset, parameters, "pfrnn.training.final")
-    run_job(parsed, plan, places, identity | {"selection": sha256_file(selection)}, train)
+    run_job(parsed, plan, places, identity, train)

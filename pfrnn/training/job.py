@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from pfrnn.config import Config
 from pfrnn.data.base import Prepared
 from pfrnn.data.prepare import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
+from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, machine, source_digest, versions
 from pfrnn.training import checkpoint
@@ -112,8 +114,11 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     write_history(folder / "history.csv", state.history)
     write_members(folder / "members.csv", job.members, state.progress, count_parameters(path))
     parameters, buffers = stacked_best(state, job.members)
+    # Through memory: torch reports a full disk as a fault of its own, Python by its name.
+    buffer = io.BytesIO()
+    torch.save({"parameters": parameters, "buffers": buffers}, buffer)
     with atomic_path(folder / "best.pt") as temporary:
-        torch.save({"parameters": parameters, "buffers": buffers}, temporary)
+        temporary.write_bytes(buffer.getvalue())
     return Trained(trainer, state, path, prepared)
 
 
@@ -123,7 +128,7 @@ def count_parameters(path: ComputePath) -> int:
 
 
 def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more: Any) -> None:
-    """Write run.json, last of all files, and remove the checkpoint."""
+    """Write run.json, last of all files, seal the records and remove the checkpoint."""
     folder = places.results / job.id
     card = trained.prepared.card
     head, dirty = commit()
@@ -159,4 +164,9 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         **more,
     }
     write_json(folder / "run.json", record)
+    # In this order: a kill between any two lines costs no training.
+    seal(
+        folder,
+        identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection")),
+    )
     checkpoint.remove(trained.trainer.checkpoint_path)

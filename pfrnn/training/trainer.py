@@ -102,7 +102,8 @@ class BlockTrainer:
             )
             return None
         state = BlockState.from_plain(plain, self.device)
-        log.info("going on from %s", self.checkpoint_path)
+        # A warning, because a job's log should show it without any setting.
+        log.warning("going on from %s", self.checkpoint_path)
         return state
 
     def save(self) -> None:
@@ -119,7 +120,7 @@ class BlockTrainer:
         return [self.members[index] for index in self.state.groups[0].members]
 
     def run(self) -> BlockState:
-        """Train until every member has stopped.
+        """Train until every member has stopped; the end is saved too, for the work that follows.
 
         Raises:
             StoppedError: a signal asked to stop; the state is saved.
@@ -135,7 +136,15 @@ class BlockTrainer:
                     self._epoch(request, bar)
                 except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                     self._halve(error)
+        self._keep()
+        self.save()
         return self.state
+
+    def _keep(self) -> None:
+        """Add the time since the last look at the clock to the state's."""
+        now = time.monotonic()
+        self.state.seconds += now - self._clock
+        self._clock = now
 
     def _halve(self, error: BaseException) -> None:
         """Go on with half of the population after running out of memory; else raise again."""
@@ -178,8 +187,7 @@ class BlockTrainer:
         due = now - self._saved >= 60 * self.problem.config.execution.checkpoint_minutes
         if not due and request.signal is None:
             return
-        self.state.seconds += now - self._clock
-        self._clock = now
+        self._keep()
         self.save()
         self._saved = time.monotonic()
         if request.signal is not None:

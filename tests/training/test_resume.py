@@ -166,4 +166,44 @@ def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr(BlockTrainer, "save", lambda self: saved.append(time.monotonic()))
     train_block(plan, plan.blocks[0].id, places)
-    assert saved == []
+    assert len(saved) == 1  # the end alone
+
+
+def test_a_kill_after_training_costs_no_training(unbroken, tmp_path, monkeypatch):
+    """Killed while it writes its records, a job has its whole training in the checkpoint."""
+    plan, places, expected = unbroken
+    places = places._replace(results=tmp_path)
+
+    def killed(*anything):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrnn.training.job.write_members", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_block(plan, plan.blocks[0].id, places)
+    folder = tmp_path / plan.blocks[0].id
+    assert (folder / "checkpoint.pt").exists()
+    monkeypatch.setattr(BlockTrainer, "_epoch", killed)
+    train_block(plan, plan.blocks[0].id, places)
+    assert same_numbers(expected, folder)
+
+
+def test_unreadable_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, {"step": 1})
+    path.rename(checkpoint.previous(path))
+    path.mkdir()  # as root reads everything else
+    assert checkpoint.load(path) == {"step": 1}
+    assert "unreadable checkpoint: Is a directory" in caplog.text
+
+
+def test_without_hard_links_a_checkpoint_and_the_one_before_are_kept(tmp_path, monkeypatch):
+    def refuse(*names):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(checkpoint.os, "link", refuse)
+    path = tmp_path / "checkpoint.pt"
+    for step in (1, 2, 3):
+        checkpoint.save(path, {"step": step})
+    assert checkpoint.load(path) == {"step": 3}
+    assert checkpoint.load(checkpoint.previous(path)) == {"step": 2}

@@ -18,7 +18,7 @@ from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
 from pfrnn.runlock import begin_run
-from pfrnn.workload import describe
+from pfrnn.workload import describe, job_resources, training_sequences
 
 
 wildcard_constraints:
@@ -113,6 +113,16 @@ def announce():
         logger.warning(f"data set {name} is left out: {reason}")
 
 
+def memory(job, attempt):
+    """MB of main memory: doubled at each retry, for the job that was killed for want of it."""
+    return RESOURCES[job].mem_mb * 2 ** (attempt - 1)
+
+
+def minutes(job, attempt):
+    """Time limit: doubled at each retry. A job goes on from its checkpoint."""
+    return RESOURCES[job].minutes * 2 ** (attempt - 1)
+
+
 def missing_data():
     """The raw files that can't be had, as targets: each then fails as its data set's error."""
     return [f"data/raw/{name}/fetch.json" for name in MISSING] if strict() else []
@@ -188,6 +198,7 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
+RESOURCES = job_resources(PLAN, training_sequences(PLAN))
 BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
