@@ -70,7 +70,7 @@ endif
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import
-	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT)
+	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT) --workers 1
 
 schema: $(READY)
 	$(BIN)/python -m pfrnn.schema workflow/schemas/params.schema.json

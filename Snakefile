@@ -28,6 +28,14 @@ include: "workflow/rules/report.smk"
 localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
 
 
+onerror:
+    logger.error(
+        "Some jobs failed: the reasons stand above and in their logs. Run again when they are"
+        " cured; what is finished stays. A report of what there is now:"
+        f" pfrnn aggregate --tier {TIER} && pfrnn report --tier {TIER}"
+    )
+
+
 rule all:
     default_target: True
     input:

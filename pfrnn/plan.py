@@ -21,7 +21,7 @@ from pfrnn.config import Config, SizeRule, load_config
 from pfrnn.data.base import Card, Protocol, protocol_digest
 from pfrnn.data.registry import dataset, protocol
 from pfrnn.files import digest_of
-from pfrnn.variants import Variant, variant
+from pfrnn.variants import Variant, matched_hidden, variant
 
 
 class Setting(NamedTuple):
@@ -209,8 +209,20 @@ def sizes(config: Config, card: Card, model: Variant, rule: SizeRule) -> list[tu
             return [(fixed.pf, particles)]
         return list(itertools.product(best.pf, best.particles))
     if rule == "fixed":
-        return [(fixed.lstm if model.cell == "lstm" else fixed.gru, 0)]
+        printed = fixed.lstm if model.cell == "lstm" else fixed.gru
+        matched = config.sizes.parity == "matched"
+        width = encoder_width(config, card)
+        return [(matched_hidden(model.cell, width, fixed.pf) if matched else printed, 0)]
     return [(hidden, 0) for hidden in (best.lstm if model.cell == "lstm" else best.gru)]
+
+
+def encoder_width(config: Config, card: Card) -> int:
+    """Width of what the recurrent cell reads (text sets read their embedding instead)."""
+    return {
+        "regression": config.network.encoder_regression,
+        "classification": config.network.encoder_classification,
+        "localization": config.network.encoder_localization,
+    }[card.task]
 
 
 def members_of_ensemble(config: Config, card: Card) -> int:

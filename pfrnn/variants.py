@@ -82,3 +82,40 @@ def variant(name: str) -> Variant:
     except KeyError:
         known = ", ".join(VARIANTS)
         raise ConfigError(f"unknown variant {name!r}; known variants: {known}") from None
+
+
+def cell_parameters(cell: str, particle: bool, inputs: int, hidden: int) -> int:
+    """Trainable numbers of a recurrent cell by the text's equations.
+
+    A particle cell has the gates, the candidate and the noise scale, f_obs over input and hidden
+    state, and batch norm's gain and shift; a plain cell its gates and candidate, one bias each.
+
+    Args:
+        cell: ``lstm`` or ``gru``.
+        particle: whether it is PF-LSTM or PF-GRU.
+        inputs: width of its input.
+        hidden: H.
+
+    Example:
+        >>> cell_parameters("lstm", True, 64, 64), cell_parameters("gru", True, 64, 64)
+        (41537, 33281)
+    """
+    gates = 4 if cell == "lstm" else 3
+    if not particle:
+        return gates * hidden * (inputs + hidden + 1)
+    blocks = (gates + 1) * hidden * (inputs + hidden + 1)
+    return blocks + (inputs + hidden + 1) + 2 * hidden
+
+
+def matched_hidden(cell: str, inputs: int, particle_hidden: int) -> int:
+    """Hidden size of the plain cell whose parameter count is nearest to the particle cell's.
+
+    Example:
+        >>> matched_hidden("lstm", 64, 64)
+        75
+    """
+    wanted = cell_parameters(cell, True, inputs, particle_hidden)
+    return min(
+        range(1, 3 * particle_hidden + 1),
+        key=lambda hidden: abs(cell_parameters(cell, False, inputs, hidden) - wanted),
+    )

@@ -14,7 +14,7 @@ from pfrnn.config import load_config, merge
 from pfrnn.data.base import Card, Dataset, Protocol
 from pfrnn.errors import ConfigError
 from pfrnn.plan import Plan, make_plan
-from pfrnn.variants import VARIANTS
+from pfrnn.variants import VARIANTS, variant
 from pfrnn.workload import describe, training_sequences, workload
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +71,17 @@ def test_the_papers_grid_has_the_size_derived_from_its_text() -> None:
     assert sum(len(block.settings) for block in plan.blocks) == 1326 * points == 15912
     # 18 variants at fixed size and four at the best.
     assert len(plan.cells) == 13 * (len(VARIANTS) + 4)
+
+
+def test_matched_sizes_replace_the_printed_ones_at_the_fixed_size_only() -> None:
+    printed, matched = plan_of({}), plan_of({"sizes": {"parity": "matched"}})
+    for before, after in zip(printed.cells, matched.cells, strict=True):
+        sizes = {block.hidden_size for block in after.blocks}
+        if variant(before.variant).kind == "particle" or before.size_rule == "best":
+            assert before == after
+        else:
+            cell = variant(before.variant).cell
+            assert sizes == {74 if cell == "lstm" else 78}
 
 
 def test_grid_command_prints_the_papers_counts() -> None:

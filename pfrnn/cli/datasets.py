@@ -59,6 +59,9 @@ def _print(entries: list[Entry]) -> None:
         size = f"{found.raw_bytes / 1e6:.1f} MB" if found.raw_bytes else "-"
         line = f"{found.name:8} {found.state:10} {rows:>17} {counts:>20} {size:>9}  {found.target}"
         print(line)
+    kept = [found.name for found in entries if not found.redistributable]
+    if kept:
+        print(f"\nLicence does not allow passing the data on, or none is stated: {', '.join(kept)}")
     for found in entries:
         if found.state not in ("whole", "simulated"):
             print(f"\n{found.name}: {found.state}: {found.reason}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import http.client
 import json
+import socket
 import ssl
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import IO, Any, NamedTuple
 from pfrnn.errors import DataError
 
 TEMPORARY_STATUS = (408, 425, 429, 500, 502, 503, 504)
+RANGE_REFUSED = 416
 CHUNK = 1 << 16
 
 
@@ -47,24 +49,32 @@ def download(url: str, target: Path, policy: Policy = Policy()) -> None:  # noqa
         DataError: the disk is full.
     """
     reason = ""
-    for attempt in range(policy.attempts):
+    attempts, attempt = policy.attempts, 0
+    while attempt < attempts:
         if attempt:
             time.sleep(policy.backoff * 2 ** (attempt - 1))
         try:
             _transfer(url, target, policy)
         except urllib.error.HTTPError as error:
             reason = f"HTTP status {error.code} ({error.reason})"
-            if error.code not in TEMPORARY_STATUS:
+            if error.code == RANGE_REFUSED:
+                # What lies here is no beginning of that file (or all of it): start over.
+                _discard_part(target)
+            elif error.code not in TEMPORARY_STATUS:
                 raise NotServedError(f"{url}: {reason}") from error
         except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
             reason = _explain(error, policy)
         except urllib.error.URLError as error:
             reason = _explain(error.reason, policy)
+            # Nobody there, or no network: one more try, so that being offline costs a second.
+            if isinstance(error.reason, ConnectionRefusedError | socket.gaierror):
+                attempts = min(attempts, 2)
         except OSError as error:
             raise _disk_error(error, target) from error
         else:
             return
-    raise NotServedError(f"{url}: {reason}; gave up after {policy.attempts} attempts")
+        attempt += 1
+    raise NotServedError(f"{url}: {reason}; gave up after {attempt} attempts")
 
 
 def _transfer(url: str, target: Path, policy: Policy) -> None:
@@ -135,10 +145,14 @@ def _explain(reason: Any, policy: Policy) -> str:
 def _disk_error(error: OSError, target: Path) -> DataError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         # Half a file on a full disk helps nobody; give the space back.
-        for suffix in (".part", ".part.json"):
-            target.with_name(target.name + suffix).unlink(missing_ok=True)
+        _discard_part(target)
         return DataError(
             f"{target}: the disk is full ({error.strerror}); free some space, or choose another "
             "folder with --raw-dir"
         )
     return DataError(f"{target}: can't be written: {error}")
+
+
+def _discard_part(target: Path) -> None:
+    for suffix in (".part", ".part.json"):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)

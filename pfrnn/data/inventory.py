@@ -34,6 +34,8 @@ class Entry(NamedTuple):
         digest: of the prepared arrays, when prepared.
         raw_bytes: size of the raw files on disk.
         prepared_bytes: size of the prepared files on disk.
+        licence: of the raw data, as known.
+        redistributable: whether it allows passing the data on.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Entry(NamedTuple):
     digest: str | None
     raw_bytes: int
     prepared_bytes: int
+    licence: str
+    redistributable: bool
 
 
 def entry(name: str, raw_dir: Path, prepared: Path | None = None) -> Entry:
@@ -81,6 +85,8 @@ def entry(name: str, raw_dir: Path, prepared: Path | None = None) -> Entry:
         digest=ready.arrays_digest if ready else None,
         raw_bytes=_size(raw_dir / name),
         prepared_bytes=_size(prepared) if prepared else 0,
+        licence=card.licence,
+        redistributable=card.redistributable,
     )
 
 

@@ -12,6 +12,9 @@ from pfrnn.errors import DataError, MissingDataError
 from pfrnn.files import read_json
 
 RECORD = "fetch.json"
+# A copy that survives a workflow engine, which removes a job's outputs before it runs the job
+# again: what the user allowed and what an archive vouched for must not be forgotten then.
+MEMORY = ".fetch.json"
 PARTIAL = "PARTIAL.md"
 
 
@@ -92,13 +95,14 @@ def missing_files(card: Card, folder: Path) -> tuple[str, ...]:
 
 def read_record(folder: Path) -> dict[str, dict[str, str]]:
     """Read the record that ``pfrnn fetch`` left in the folder; empty when there is none."""
-    try:
-        record = read_json(folder / RECORD)
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise DataError(f"{folder / RECORD}: not JSON ({error}); delete it") from error
-    return dict(record)
+    for name in (RECORD, MEMORY):
+        try:
+            return dict(read_json(folder / name))
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            raise DataError(f"{folder / name}: not JSON ({error}); delete it") from error
+    return {}
 
 
 def cures(card: Card, folder: Path) -> str:

@@ -22,6 +22,7 @@ from pfrnn.data.digests import file_digests, is_accepted
 from pfrnn.data.download import NotServedError, Policy, download
 from pfrnn.data.mirror import Mirror, open_mirror
 from pfrnn.data.rawstate import (
+    MEMORY,
     PARTIAL,
     RECORD,
     RawState,
@@ -128,11 +129,12 @@ def _gather(
         except DataError as error:
             refusal = DataError(str(error).replace(str(staging), f"{card.name} (fetched)"))
             reasons.append(str(refusal))
+    # One line each: what a job's log ends with is what the user is shown.
     if refusal is not None:
-        others = "".join(f"\n  {reason}" for reason in reasons if reason != str(refusal))
-        raise DataError(f"{refusal}{others}")
-    why = "".join(f"\n  {reason}" for reason in reasons) or " it has no address"
-    raise MissingDataError(f"{card.name}: can't be had here:{why}\n  {cures(card, folder)}")
+        others = [reason for reason in reasons if reason != str(refusal)]
+        raise DataError(" | ".join([str(refusal), *others]))
+    why = " | ".join(reasons) or "it has no address"
+    raise MissingDataError(f"{card.name}: can't be had here: {why} | {cures(card, folder)}")
 
 
 class _MirrorSupply:
@@ -253,5 +255,6 @@ def _record(dataset: Dataset, folder: Path, state: RawState, sources: dict[str, 
         "trusted": old.get("trusted", {}) | trusted,
         "unverified": state.sha256 if state.state == "unverified" else {},
     }
-    if record != old:
+    if record != old or not (folder / RECORD).is_file():
+        write_json(folder / MEMORY, record)
         write_json(folder / RECORD, record)

@@ -60,7 +60,7 @@ def batch_statistics(
     if valid is None:
         size = max(x.shape[-3] * per_sequence, 1)
         mean = x.sum(axes) / size
-        centred = x - _spread(mean, mode)
+        centred = x - spread(mean, mode)
         variance = centred.square().sum(axes) / size
         count = x.new_full(x.shape[:-3], float(x.shape[-3] * per_sequence))
         return Statistics(mean, variance, count), centred
@@ -68,11 +68,11 @@ def batch_statistics(
     count = valid.sum(-1).to(x.dtype) * per_sequence
     scale = count.clamp(min=1.0).unsqueeze(-1)
     mean = torch.where(mask, x, 0.0).sum(axes) / scale
-    centred = torch.where(mask, x - _spread(mean, mode), 0.0)
+    centred = torch.where(mask, x - spread(mean, mode), 0.0)
     return Statistics(mean, centred.square().sum(axes) / scale, count), centred
 
 
-def _spread(channels: Tensor, mode: str) -> Tensor:
+def spread(channels: Tensor, mode: str) -> Tensor:
     """Reshape (..., C) so that it broadcasts against (..., N, K, H)."""
     if mode == "feature":
         return channels[..., None, None, :]
@@ -92,8 +92,8 @@ def _scale_shift(
     if gain is not None:
         scale = scale * gain
     if shift is None:
-        return centred * _spread(scale, mode)
-    return torch.addcmul(_spread(shift, mode), centred, _spread(scale, mode))
+        return centred * spread(scale, mode)
+    return torch.addcmul(spread(shift, mode), centred, spread(scale, mode))
 
 
 def apply_batch_norm(
@@ -123,7 +123,7 @@ def apply_batch_norm(
         return x, None
     if statistics is not None:
         # Centring first: x * scale - mean * scale would cancel when |mean| >> deviation.
-        centred = x - _spread(statistics[0], mode)
+        centred = x - spread(statistics[0], mode)
         return _scale_shift(centred, statistics[1], gain, shift, mode, eps), None
     own, centred = batch_statistics(x, mode, valid)
     y = _scale_shift(centred, own.variance, gain, shift, mode, eps)

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.batch_norm import apply_batch_norm
+from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
+from pfrnn.functional.fused import fusable
+from pfrnn.functional.fused_gru import fused_gru_update
 from pfrnn.functional.linear import activate, split
 from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
@@ -64,21 +66,33 @@ def pf_gru_step(
         The new state and what happened.
     """
     x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
-    raw, raw_scale, update = _blocks(state.hidden, x_blocks, weights, switches)
-    noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
-    normed, own = apply_batch_norm(
-        noisy,
-        weights.norm_gain,
-        weights.norm_shift,
-        switches.batch_norm,
-        switches.norm_eps,
-        statistics,
-        valid,
-    )
-    candidate = activate(normed, switches.activation)
-    hidden = torch.addcmul(candidate, update, state.hidden - candidate)
+    hidden, own = _update(state.hidden, x_blocks, noise, weights, switches, statistics, valid)
     log_lik = log_likelihood(hidden, weights.observation, x_observed)
     return filter_update(state, hidden, None, log_lik, uniforms, switches, own, valid)
+
+
+def _update(
+    hidden: Tensor,
+    x_blocks: Tensor,
+    noise: Tensor | None,
+    weights: PFGRUWeights,
+    switches: FilterSwitches,
+    statistics: tuple[Tensor, Tensor] | None,
+    valid: Tensor | None,
+) -> tuple[Tensor, Statistics | None]:
+    """Update the memory of every particle: new hidden, statistics of the step."""
+    recurrent, gain, shift = weights.recurrent, weights.norm_gain, weights.norm_shift
+    usual = switches.gru_noise == "hidden" and not switches.reset_after
+    shared = (recurrent, weights.candidate, gain, shift)
+    if usual and noise is not None and fusable(hidden, noise, x_blocks, *shared):
+        return fused_gru_update(hidden, x_blocks, noise, *shared, switches, statistics, valid)
+    raw, raw_scale, update = _blocks(hidden, x_blocks, weights, switches)
+    noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
+    normed, own = apply_batch_norm(
+        noisy, gain, shift, switches.batch_norm, switches.norm_eps, statistics, valid
+    )
+    candidate = activate(normed, switches.activation)
+    return torch.addcmul(candidate, update, hidden - candidate), own
 
 
 def _blocks(

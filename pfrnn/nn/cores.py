@@ -6,18 +6,23 @@ buffer: noise comes in, batch-norm statistics go out, and the training loop keep
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from pfrnn.functional.batch_norm import Statistics
 from pfrnn.functional.belief import mean_particle
+from pfrnn.functional.sequence import run_pf
 from pfrnn.functional.types import FilterOutput, PFState, RNNOutput, RNNSwitches
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.cells import PFGRUCell, PFLSTMCell
 from pfrnn.nn.options import CellOptions
 from pfrnn.nn.plain import GRUCell, LSTMCell
 from pfrnn.nn.statistics import RunningStatistics
+
+FilterRun = Callable[..., FilterOutput]
 
 
 class Randomness(NamedTuple):
@@ -100,6 +105,8 @@ class ParticleCore(nn.Module):
         self.cell = make(inputs, hidden, num_particles=particles, **options._asdict())
         self.bptt = bptt
         self.keep_particles = keep_particles
+        # The loop over time; a fused one with the same arguments may take its place.
+        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
 
     def forward(
         self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
@@ -111,16 +118,20 @@ class ParticleCore(nn.Module):
         """
         if randomness is None:
             raise ValueError("a particle core needs its random numbers, got None")
-        output = self.cell.unroll(
-            x,
+        cell = self.cell
+        evaluates = cell.running is not None and not self.training
+        output = self.run(
+            cell.project(x),
             self._initial(x, randomness),
             randomness.normal,
             randomness.uniform,
+            cell.weights(),
+            cell.switches,
+            statistics=cell.running.given(len(x)) if evaluates else None,
             valid=valid,
             bptt=self.bptt,
             particles=self.keep_particles and not last,
             belief=not last,
-            update=False,
         )
         if last:
             final = output.final
@@ -139,10 +150,10 @@ class ParticleCore(nn.Module):
             _statistics(output),
         )
 
-    def _initial(self, x: Tensor, randomness: Randomness) -> PFState | None:
-        """Start from given uniforms, so that no generator of torch's own is read."""
+    def _initial(self, x: Tensor, randomness: Randomness) -> PFState:
+        """Start at zero, or from given uniforms: torch's own generator is never read."""
         if randomness.initial is None:
-            return None
+            return self.cell.initial_state(x.shape[-2])
         hidden, cell = randomness.initial
         log_weights = uniform_log_weights(*hidden.shape[:-1], device=x.device, dtype=x.dtype)
         return PFState(hidden, cell if self.cell.has_cell else None, log_weights)

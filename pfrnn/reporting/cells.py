@@ -44,16 +44,18 @@ class Ours(NamedTuple):
     Attributes:
         values: one a repetition, finite, in order of repetition.
         repetitions: their numbers.
+        seeds: their seeds.
         errors: test-set standard error of each value.
         interval: Student's interval of the mean over repetitions; None below two.
         diverged: repetitions that gave no finite number.
-        n_test: test items.
+        n_test: test items; 0 when unknown.
         reading: metric and unit.
         row: the result row of the first repetition, for provenance.
     """
 
     values: tuple[float, ...]
     repetitions: tuple[int, ...]
+    seeds: tuple[str, ...]
     errors: tuple[float, ...]
     interval: Interval | None
     diverged: int
@@ -132,6 +134,12 @@ class Lookup:
             return str(self.evidence.cards[dataset]["state"])
         return "missing" if dataset in self.evidence.study.missing else "not run"
 
+    def described(self, dataset: str) -> str:
+        """State of a data set as shown: a split that leaks on purpose says so."""
+        notes = self.evidence.cards.get(dataset, {}).get("notes", [])
+        leaky = any(str(note).upper().startswith("LEAKY") for note in notes)
+        return self.state(dataset) + (", leaky on purpose" if leaky else "")
+
     def controls(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
         """Controls on the same test rows, in the paper's unit: name -> value."""
         wanted = reading or reading_of(dataset)
@@ -168,10 +176,11 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
+        seeds=tuple(str(seed) for seed in finite["seed"]),
         errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
-        n_test=int(np.nan_to_num(first["n_test"], nan=1.0)),
+        n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
         reading=reading,
         row=first,
     )
@@ -191,13 +200,13 @@ def build_cells(lookup: Lookup) -> list[Cell]:
 
 
 def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
-    state = lookup.state(number.dataset)
+    state, shown = lookup.state(number.dataset), lookup.described(number.dataset)
     if number.variant is None:
-        return Cell(number, None, Verdict(REFERENCE), state)
+        return Cell(number, None, Verdict(REFERENCE), shown)
     ours = lookup.ours(number.dataset, number.variant, number.size_rule)
     if ours is None:
         why = lookup.why_not_run(number.dataset, number.variant, number.size_rule)
-        return Cell(number, None, Verdict(NOT_RUN, why), state)
+        return Cell(number, None, Verdict(NOT_RUN, why), shown)
     verdict = obstacle(lookup.evidence.study.tier, number.dataset, state)
     if verdict is None:
         verdict = judge(
@@ -210,7 +219,7 @@ def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
         )
     elif verdict.word == DIRECTION:
         verdict = _direction(lookup, number, ours, verdict.reason)
-    return Cell(number, ours, verdict, state)
+    return Cell(number, ours, verdict, shown)
 
 
 def _direction(lookup: Lookup, number: PaperNumber, ours: Ours, reason: str) -> Verdict:

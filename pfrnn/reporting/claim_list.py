@@ -160,13 +160,15 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _ablation(
         "loss-elbo",
-        "The combination of prediction loss and ELBO loss leads to better performance.",
+        "The combination of prediction loss and ELBO loss leads to better performance (than the "
+        "prediction loss alone).",
         "PF-LSTM over NoELBO on all thirteen sets",
         "pf_lstm_noelbo",
     ),
     _ablation(
         "loss-prediction",
-        "The combination of prediction loss and ELBO loss leads to better performance (2).",
+        "The combination of prediction loss and ELBO loss leads to better performance (than the "
+        "ELBO alone).",
         "PF-LSTM over ELBOonly on all thirteen sets",
         "pf_lstm_elboonly",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pfrnn.reporting.cells import Lookup
@@ -15,15 +16,12 @@ from pfrnn.reporting.claims import (
     StratumResult,
     ratio_text,
 )
+from pfrnn.reporting.counted_claims import PAIRS, PARITY, CountedClaim
 from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import significant_count
 from pfrnn.reporting.numbers import DASH, number, significant
 from pfrnn.reporting.verdicts import REDUCED_TIERS
 from pfrnn.reporting.views import Part, PlainRow, PlainTable, Tile
-
-# "Roughly the same number of trainable parameters": within this share of the RNN's.
-PARITY = 0.10
-PAIRS = (("pf_lstm", "lstm"), ("pf_gru", "gru"))
 
 
 def claim_tiles(results: Sequence[ClaimResult], tier: str) -> list[Tile]:
@@ -37,9 +35,14 @@ def claim_tiles(results: Sequence[ClaimResult], tier: str) -> list[Tile]:
     ]
 
 
-def claims_part(results: Sequence[ClaimResult], strata: Sequence[StratumResult]) -> Part:
+def claims_part(
+    results: Sequence[ClaimResult],
+    strata: Sequence[StratumResult],
+    counted: Sequence[CountedClaim],
+    lookup: Lookup,
+) -> Part:
     """Return the claims, and the data sets behind them one by one."""
-    rows = tuple(_claim_row(result) for result in results)
+    rows = tuple(_claim_row(result, lookup) for result in results)
     header = (
         "claim",
         "section of the paper",
@@ -66,9 +69,12 @@ def claims_part(results: Sequence[ClaimResult], strata: Sequence[StratumResult])
         for one in strata
     )
     tables = [PlainTable("What the paper claims, and whether it holds here.", header, rows)]
+    names = ("claim", "section of the paper", "holds when", "found", "verdict")
+    plain = tuple(PlainRow(tuple(claim)) for claim in counted)
+    tables.append(PlainTable("Claims that are counted, not tested.", names, plain))
     if details:
-        names = ("data set / pair", "claim", "n", "mean effect", "p (Holm)", "verdict alone")
-        tables.append(PlainTable("Data sets behind the claims, one by one.", names, details))
+        columns = ("data set / pair", "claim", "n", "mean effect", "p (Holm)", "verdict alone")
+        tables.append(PlainTable("Data sets behind the claims, one by one.", columns, details))
     return Part(
         "claims",
         "Claims",
@@ -83,15 +89,18 @@ def claims_part(results: Sequence[ClaimResult], strata: Sequence[StratumResult])
     )
 
 
-def _claim_row(result: ClaimResult) -> PlainRow:
+def _claim_row(result: ClaimResult, lookup: Lookup) -> PlainRow:
     ran = result.up is not None
     claim = result.claim
+    sets = {label.partition(" / ")[0] for label in result.strata}
+    excerpts = sorted(name for name in sets if lookup.state(name) == "excerpt")
+    excerpted = f"; excerpts: {', '.join(excerpts)}" if excerpts else ""
     texts = (
         claim.sentence,
         claim.section,
         claim.computed,
         result.verdict if result.verdict != NOT_RUN else "not run: no pair has both results",
-        result.ours.text if ran else DASH,
+        result.ours.text + excerpted if ran else DASH,
         result.paper.text,
         ratio_text(result.effect) if ran else DASH,
         significant(result.p_up, 2) if ran and not result.verdict.startswith(NOT_JUDGED) else DASH,
@@ -109,7 +118,7 @@ def parity_part(lookup: Lookup) -> Part:
             if mine is None or theirs is None:
                 continue
             own, other = float(mine.row["parameters"]), float(theirs.row["parameters"])
-            if not (own > 0 and other > 0):
+            if not (0 < own < math.inf and 0 < other < math.inf):
                 continue
             share = own / other - 1
             inside = f"within {100 * PARITY:.0f} %" if abs(share) <= PARITY else "not equal"

@@ -126,12 +126,18 @@ def read_evidence(folder: Path) -> Evidence:
     for path in (results, data / "study.json", data / "cards.json", data / "runs.json"):
         if not path.is_file():
             raise RecordError(f"{path}: no such file; `pfrnn report` writes it from the results")
-    study = read_json(data / "study.json")
+    study, frame = read_json(data / "study.json"), read_results(results)
+    others = sorted(set(frame["tier"]) - {study["tier"]})
+    if others:
+        raise RecordError(
+            f"{results}: expected rows of tier {study['tier']}, got {', '.join(others)}; a verdict "
+            "depends on the tier, so name the one that ran (--tier)"
+        )
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
     return Evidence(
         Study(**study),
-        read_results(results),
+        frame,
         read_json(data / "cards.json"),
         read_json(data / "runs.json"),
         read_json(data / "choices.json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pfrnn.reporting.cells import Cell, Lookup, Ours
@@ -84,17 +85,19 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
     lines = [
         ("value", f"{ours.reading.metric}, {ours.reading.unit}"),
         ("by repetition", _values(ours, digits)),
-        ("seed of the first", str(row["seed"])),
+        ("seeds", ", ".join(ours.seeds)),
         ("test-set error", significant(ours.sampling_error)),
         ("diverged", str(diverged)),
         ("size", _size(row)),
         ("setting", _setting(row)),
         ("parameters", significant_count(row["parameters"])),
         ("searched", _budget(row)),
+        ("selected", _selected(lookup, str(row["final_id"]))),
+        ("final block", str(row["final_id"])),
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
         ("commit", str(row["commit"])),
-        ("MLflow run", f"parent run named {row['final_id']}"),
+        ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
         ("rebuild", rebuild_command(tier, str(row["final_id"]))),
     ]
     title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
@@ -111,7 +114,7 @@ def rebuild_command(tier: str, final_id: str) -> str:
 
 def significant_count(value: Any) -> str:
     """Write a count with thin separators; a dash when unknown."""
-    return f"{int(value):,}" if value == value and value is not None else "not recorded"
+    return f"{int(value):,}" if value is not None and math.isfinite(value) else "not recorded"
 
 
 def _size(row: dict[str, Any]) -> str:
@@ -124,6 +127,14 @@ def _setting(row: dict[str, Any]) -> str:
         f"learning rate {plain(row['learning_rate'])}, batch {significant_count(row['batch_size'])}"
         f", clip {plain(row['clip'])}, L2 {plain(row['l2'])}, fidelity {row['fidelity']}"
     )
+
+
+def _selected(lookup: Lookup, final_id: str) -> str:
+    """Name the search's member whose setting the final has."""
+    chosen = lookup.evidence.choices.get(final_id, {}).get("chosen", {})
+    if not chosen:
+        return "not recorded"
+    return f"{chosen.get('block_id')}, member {chosen.get('member')}"
 
 
 def _budget(row: dict[str, Any]) -> str:
@@ -220,12 +231,13 @@ def control_rows(lookup: Lookup, columns: tuple[Column, ...]) -> list[MatrixRow]
 
 def table_note(lookup: Lookup, columns: tuple[Column, ...]) -> str:
     """Say how the printed numbers are read, and whether the tier is reduced."""
-    parts = []
+    sets: dict[str, list[str]] = {}
     for column in columns:
         reading = reading_of(column.dataset)
         if column.dataset != "all" and reading.metric != "accuracy":
             doubt = "" if reading.certain else " (inferred)"
-            parts.append(f"{column.text}: {reading.unit}{doubt}")
+            sets.setdefault(reading.unit + doubt, []).append(column.text)
+    parts = [f"{', '.join(names)}: {unit}" for unit, names in sets.items()]
     units = f"Read as {'; '.join(parts)}. " if parts else ""
     return units + tier_note(lookup.evidence.study.tier)
 

@@ -20,6 +20,7 @@ from pfrnn.reporting.claims import (
     claims_markdown,
     strata_csv,
 )
+from pfrnn.reporting.counted_claims import CountedClaim, counted_markdown
 from pfrnn.reporting.figures.style import Drawing, save
 from pfrnn.reporting.matrices import tier_note
 from pfrnn.reporting.summary import joined
@@ -40,10 +41,15 @@ def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
 
 
 def write_claims(
-    claims: Sequence[ClaimResult], strata: Sequence[StratumResult], tier: str, out: Path
+    claims: Sequence[ClaimResult],
+    strata: Sequence[StratumResult],
+    counted: Sequence[CountedClaim],
+    tier: str,
+    out: Path,
 ) -> None:
     """Write the claims as Markdown and CSV, and the data sets behind them."""
-    write_text(out / "claims.md", claims_markdown(claims, tier_note(tier)))
+    text = claims_markdown(claims, tier_note(tier)) + "\n" + counted_markdown(counted)
+    write_text(out / "claims.md", text)
     write_text(out / "tables" / "claims.csv", claims_csv(claims))
     write_text(out / "tables" / "claim_sets.csv", strata_csv(strata))
 

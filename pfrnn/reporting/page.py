@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from pfrnn.files import write_text
+from pfrnn.reporting.assets import asset
 from pfrnn.reporting.cells import Cell, Lookup
 from pfrnn.reporting.figures.style import Drawing, svg_text
 from pfrnn.reporting.summary import banner, joined, legend, sentences, tiles
@@ -44,7 +44,7 @@ def write_page(
 ) -> None:
     """Render the page."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
+        loader=jinja2.FunctionLoader(asset),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -76,22 +76,17 @@ def write_page(
         ],
     }
     template = environment.get_template("index.html")
-    text = template.render(page=page, css=_css(), js=_asset("page.js"))
+    text = template.render(page=page, css=_css(), js=asset("page.js"))
     write_text(path, "\n".join(line.rstrip() for line in text.splitlines()) + "\n")
 
 
 def _css() -> Any:
     from markupsafe import Markup
 
-    return Markup(_asset("style.css"))  # our own file, written for a style element
+    return Markup(asset("style.css"))  # our own file, written for a style element
 
 
 def json_text(value: Any) -> str:
     """Write JSON for a script element: no text in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return text.replace("<", "\\u003c")
-
-
-def _asset(name: str) -> str:
-    folder = resources.files("pfrnn.reporting").joinpath("templates")
-    return folder.joinpath(name).read_text(encoding="utf-8")

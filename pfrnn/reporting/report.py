@@ -8,6 +8,7 @@ from pfrnn.reporting.cells import Lookup
 from pfrnn.reporting.claim_parts import claim_tiles, claims_part, parity_part
 from pfrnn.reporting.claims import judge_claims, judge_strata
 from pfrnn.reporting.collect import collect
+from pfrnn.reporting.counted_claims import counted_claims
 from pfrnn.reporting.evidence import Evidence, Study, read_evidence
 from pfrnn.reporting.figures.belief import belief_panels
 from pfrnn.reporting.figures.calibration import calibration
@@ -48,13 +49,14 @@ def render(evidence_folder: Path, out: Path) -> Path:
     cells = all_cells(lookup)
     claims = judge_claims(lookup)
     strata = judge_strata(claims, tier)
+    counted = counted_claims(lookup)
     records = Records(lookup)
     matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
     matrices.append(localization_matrix(cells, lookup, records))
     matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
     figures = draw(evidence, lookup)
     parts = [
-        claims_part(claims, strata),
+        claims_part(claims, strata, counted, lookup),
         controls_part(lookup),
         *(figure_part(title, drawings, evidence) for title, drawings in figures.items()),
         units_part(lookup),
@@ -67,7 +69,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     ]
     drawings = [one for several in figures.values() for one in several]
     write_tables(cells, lookup, out / "tables")
-    write_claims(claims, strata, tier, out)
+    write_claims(claims, strata, counted, tier, out)
     write_figures(drawings, out / "figures")
     write_readme_block(cells, claims, lookup, out)
     tiles = claim_tiles(claims, tier)

@@ -34,7 +34,7 @@ class OurScores:
     def score(self, dataset: str, variant: str, size_rule: str) -> Mapping[int, float]:
         """Minus the log error, or the logit accuracy; an error of zero has no score."""
         ours = self.lookup.ours(dataset, variant, size_rule)
-        if ours is None:
+        if ours is None or ours.n_test < 1:
             return {}
         pairs = zip(ours.repetitions, ours.values, strict=True)
         if ours.reading.metric == "accuracy":

@@ -87,7 +87,7 @@ def sentences(cells: Sequence[Cell], lookup: Lookup) -> list[str]:
     if study.missing:
         names = "; ".join(f"{name} ({why})" for name, why in sorted(study.missing.items()))
         said.append(f"Missing: {names}. The section on missing data sets says how to add them.")
-    excerpts = sorted({c.number.dataset for c in cells if c.ours and c.state == "excerpt"})
+    excerpts = sorted({c.number.dataset for c in cells if c.ours and c.state.startswith("excerpt")})
     if excerpts:
         said.append(f"Excerpts of their data sets: {', '.join(excerpts)}.")
     return said

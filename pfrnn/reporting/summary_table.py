@@ -156,6 +156,7 @@ def _cell(lookup: Lookup, number: PaperNumber, summaries: Mapping[str, Summary])
     ours = Ours(
         values=found.values,
         repetitions=found.repetitions,
+        seeds=(),
         errors=found.errors,
         interval=t_interval(found.values, lookup.confidence),
         diverged=0,

@@ -80,6 +80,8 @@ def judge(
     """
     if len(values) < 2:
         return Verdict(NOT_COMPARABLE, "one repetition")
+    if n_test < 1:
+        return Verdict(NOT_COMPARABLE, "number of test items unknown")
     if not all(math.isfinite(error) for error in sampling_errors):
         return Verdict(NOT_COMPARABLE, "no sampling error of the test set")
     if scale == "error" and min(values) <= 0:

@@ -33,6 +33,7 @@ def train_block(plan: Plan, block_id: str, places: Places, device: str | None = 
         members=search_members(block.settings, plan.config.seed, block.dataset),
         parameters=block_parameters(plan, block),
         source="pfrnn.training.block",
+        halving=plan.config.for_dataset(block.dataset).grid.halving,
     )
     trained = train(plan, job, places, device)
     write_record(plan, job, places, trained, kind="block")

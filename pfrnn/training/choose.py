@@ -19,7 +19,7 @@ def choose_path(spec: NetworkSpec, variant: Variant, config: Config, sequences: 
         config: the data set's configuration.
         sequences: number of training sequences.
     """
-    weights = loss_weights(config.loss, variant)
+    weights = loss_weights(config.loss, variant, config.filter.fidelity)
     if variant.kind == "bayesian":
         return BayesianPath(spec, weights, config.training, config.bayesian, sequences)
     return PlainPath(spec, weights, config.training)

@@ -23,9 +23,10 @@ from pfrnn.training.device import open_device, peak_memory
 from pfrnn.training.members import Member
 from pfrnn.training.path import ComputePath
 from pfrnn.training.places import Places
+from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
 from pfrnn.training.state import BlockState, stacked_best
-from pfrnn.training.trainer import BlockTrainer, Problem
+from pfrnn.training.trainer import BlockTrainer
 from pfrnn.training.writers import write_history, write_members
 from pfrnn.variants import Variant, variant
 
@@ -45,6 +46,7 @@ class Job(NamedTuple):
         members: the members.
         parameters: everything the numbers depend on, for the digest in run.json.
         source: module whose source digest the record carries.
+        halving: whether successive halving may drop members.
     """
 
     id: str
@@ -56,6 +58,7 @@ class Job(NamedTuple):
     members: Sequence[Member]
     parameters: dict[str, Any]
     source: str
+    halving: bool = False
 
 
 class Trained(NamedTuple):
@@ -97,6 +100,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         validation=to_device(prepared.splits["validation"], device),
         host_validation=prepared.splits["validation"],
         batch_size=job.batch_size,
+        halving=job.halving,
     )
     folder = places.results / job.id
     identity = digest_of(

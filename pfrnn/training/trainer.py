@@ -7,48 +7,24 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from pfrnn.config import Config
-from pfrnn.data.base import PreparedCard, Split
-from pfrnn.evaluation.metrics import contributions, metrics, score
-from pfrnn.evaluation.selection import better
 from pfrnn.training import checkpoint, members
-from pfrnn.training.batches import DeviceSplit, epoch_batches, gather
+from pfrnn.training.batches import epoch_batches, gather
 from pfrnn.training.evaluate import Evaluated, evaluate
 from pfrnn.training.interrupt import StoppedError, StopRequest
+from pfrnn.training.judge import judge
 from pfrnn.training.members import Member
 from pfrnn.training.optimiser import Hyper
 from pfrnn.training.path import ComputePath
 from pfrnn.training.population import Population, new_population
+from pfrnn.training.problem import Problem
 from pfrnn.training.progress import Progress
 from pfrnn.training.state import BlockState, MemberProgress
 from pfrnn.training.writers import write_history
 
 log = logging.getLogger(__name__)
-
-
-class Problem(NamedTuple):
-    """What a block trains on; everything but its members.
-
-    Attributes:
-        config: the data set's configuration.
-        card: the data set's card.
-        train: training split on the device.
-        validation: validation split on the device.
-        host_validation: the same on the host, for the metrics.
-        batch_size: sequences a step.
-    """
-
-    config: Config
-    card: PreparedCard
-    train: DeviceSplit
-    validation: DeviceSplit
-    host_validation: Split
-    batch_size: int
 
 
 class BlockTrainer:
@@ -204,67 +180,11 @@ class BlockTrainer:
     def _end_epoch(self, group: Population, live: Sequence[Member]) -> None:
         """Validate, write history rows, remember the best states, retire who has stopped."""
         passes = self.validate(group, live)
-        loss = np.mean([one.loss for one in passes], axis=0)
-        sums = group.sums.double().cpu().numpy()
-        finite = group.finite.cpu().numpy()
-        steps = group.step
-        seconds = self.seconds()
-        improved, stopped = [], []
-        for place, member in enumerate(live):
-            progress = self.state.progress[member.index]
-            progress.epochs = group.epoch
-            values = self._metrics(passes, place)
-            value = score(self.problem.card.task, values)
-            train_loss = sums[0, place] / sums[1, place]
-            wins = bool(finite[place]) and better(
-                value, float(loss[place]), progress.score, progress.loss
-            )
-            improved.append(wins)
-            if wins:
-                progress.best_epoch = group.epoch
-                progress.score, progress.loss = value, float(loss[place])
-                progress.train_loss, progress.metrics = float(train_loss), values
-            row = {
-                "member": member.index,
-                "epoch": group.epoch,
-                "train_loss": float(train_loss),
-                "val_loss": float(loss[place]),
-                "val_score": value,
-                "gradient_norm": float(sums[2, place]) / steps,
-                "ess": float(np.mean([one.ess[place] for one in passes])),
-                "unique_ancestors": float(np.mean([one.unique[place] for one in passes])),
-                "learning_rate": member.setting.learning_rate,
-                "seconds": round(seconds, 3),
-            }
-            row |= {f"val_{name}": number for name, number in values.items()}
-            self.state.history.append(row)
-            progress.status = self._status(progress, bool(finite[place]))
-            if progress.status != "running":
-                stopped.append(place)
-        group.remember_best(torch.tensor(improved, device=self.device))
+        verdict = judge(self.problem, group, live, self.state.progress, passes, self.seconds())
+        self.state.history += verdict.rows
+        group.remember_best(torch.tensor(verdict.improved, device=self.device))
         group.epoch += 1
         group.start_epoch()
-        if stopped:
-            self.state.retire(stopped)
+        if verdict.stopped:
+            self.state.retire(verdict.stopped)
             self._hyper = None
-
-    def _metrics(self, passes: Sequence[Evaluated], place: int) -> dict[str, float]:
-        split = self.problem.host_validation
-        tables = [
-            contributions(self.problem.card, one.prediction[place], split.y, split.mask)
-            for one in passes
-        ]
-        if len(tables) == 1:
-            return metrics(tables[0])
-        each = [metrics(table) for table in tables]
-        return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
-
-    def _status(self, progress: MemberProgress, finite: bool) -> str:
-        training = self.problem.config.training
-        if not finite:
-            return "diverged"
-        if progress.epochs >= training.max_epochs:
-            return "completed"
-        if progress.epochs - progress.best_epoch >= training.patience:
-            return "early_stopped"
-        return "running"

@@ -69,7 +69,9 @@ def test_fetch_prepare_list(world: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found["raw_bytes"] > 10_000
     assert found["prepared_bytes"] > 10_000
     assert main(["datasets", *PARAMS]) == 0
-    assert "benzene" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "benzene" in shown
+    assert "none is stated: mr, nasdaq, r52" in shown
 
 
 def test_missing_set(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +80,10 @@ def test_missing_set(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = capsys.readouterr().err
     assert "air: missing" in error
     assert "PFRNN_DATA_MIRROR" in error
-    assert error.strip().splitlines()[-1] == "pfrnn fetch: 1 data sets failed, see above"
+    assert len(error.splitlines()) == 1  # a job's log ends with the whole reason
+    assert main(["fetch", "air", "arem"]) == 1
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1] == "pfrnn fetch: 2 data sets failed, see above"
     assert main(["fetch", "air", "--allow-missing"]) == 0
     assert main(["fetch", "air", "--check"]) == 1
     assert main(["prepare", "air", "--out", "out", *PARAMS]) == 1

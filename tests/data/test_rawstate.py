@@ -119,3 +119,22 @@ def test_optional_file_may_be_missing(mirror: Path, tmp_path: Path) -> None:
     (mirror / "toy.csv").write_bytes(BODY)
     files = (RawFile("toy.csv", (sha(BODY),)), RawFile("more.csv", ("0" * 64,), optional=True))
     assert set(fetch(toy(files=files), tmp_path / "raw", policy=FAST).sha256) == {"toy.csv"}
+
+
+def test_a_removed_record_is_remembered(site: Site, mirror: Path, tmp_path: Path) -> None:
+    """A workflow engine removes fetch.json before it fetches again; nothing else is lost."""
+    (mirror / "toy.csv").write_bytes(OTHER)
+    fetch(toy(), tmp_path / "raw", allow_unverified=True, policy=FAST)
+    record = tmp_path / "raw/toy/fetch.json"
+    written = record.read_bytes()
+    record.unlink()
+    assert fetch(toy(), tmp_path / "raw", policy=FAST).state == "unverified"
+    assert record.read_bytes() == written
+
+
+def test_damaged_record_is_named(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "toy.csv").write_bytes(BODY)
+    fetch(toy(), tmp_path / "raw", policy=FAST)
+    (tmp_path / "raw/toy/fetch.json").write_text("{")
+    with pytest.raises(DataError, match=r"fetch.json: not JSON .*delete it"):
+        inspect_raw(toy(), tmp_path / "raw/toy")

@@ -49,5 +49,6 @@ def zipped(**members: bytes) -> bytes:
 
 
 def visible(raw: Path) -> list[str]:
-    """Files that a reader of the raw folder sees."""
-    return sorted(str(p.relative_to(raw / "toy")) for p in (raw / "toy").rglob("*") if p.is_file())
+    """Files that a reader of the raw folder sees (names that start with a dot left out)."""
+    found = [path for path in (raw / "toy").rglob("*") if path.is_file()]
+    return sorted(str(p.relative_to(raw / "toy")) for p in found if not p.name.startswith("."))

@@ -261,3 +261,19 @@ def test_runs_refuse_nonsense():
         resample(state.log_weights, uniforms, "sfot")
     with pytest.raises(Exception, match="needs uniforms"):
         resample(state.log_weights, None, "soft")
+
+
+@pytest.mark.parametrize("cell", STEPS)
+def test_torch_func_grad_works_through_a_step(cell):
+    switches = FilterSwitches()
+    weights, state, projected, noise, uniforms = build(cell, switches)
+
+    def loss(recurrent):
+        new, _ = STEPS[cell][0](
+            state, projected, noise, uniforms, weights._replace(recurrent=recurrent), switches
+        )
+        return new.hidden.square().sum() + new.log_weights.square().sum()
+
+    leaf = weights.recurrent.clone().requires_grad_()
+    (want,) = torch.autograd.grad(loss(leaf), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(weights.recurrent), want)

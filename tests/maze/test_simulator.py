@@ -1,5 +1,7 @@
 """The robot's world: invariants, distances, seeds, and distributions with mutants that fail."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -183,3 +185,12 @@ def test_a_faulty_map_says_what_is_wrong(text, message):
 def test_an_unknown_map_names_the_known_ones():
     with pytest.raises(DataError, match="maze10"):
         load_maze("maze11")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maze10", "maze18", "maze27"])
+def test_thirteen_thousand_trajectories_take_less_than_a_minute_of_one_core(name):
+    maze = load_maze(name)
+    start = time.process_time()
+    simulate(maze, World(), 13_000, 100, seed=1)
+    assert time.process_time() - start < 60

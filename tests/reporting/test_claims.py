@@ -18,6 +18,7 @@ from pfrnn.reporting.claims import (
     strata_csv,
 )
 from pfrnn.reporting.collect import collect
+from pfrnn.reporting.counted_claims import counted_claims
 from pfrnn.reporting.evidence import read_evidence
 from pfrnn.reporting.measures import PARTICLES
 from pfrnn.reporting.scores import PaperScores
@@ -136,3 +137,25 @@ def test_files(tmp_path: Path) -> None:
     assert len(claims_csv(found).splitlines()) == 1 + len(CLAIMS)
     assert "nan" not in claims_csv(found) + strata_csv(judge_strata(found, "paper"))
     assert "15 of 20, 1 tie, 4 losses" in claims_markdown(found, "")
+
+
+def test_counted_claims(tmp_path: Path) -> None:
+    def verdicts(tier: str, variants: tuple[str, ...], **changes: float) -> list[str]:
+        plan = simulated.study(tier, ("air", "pm"), variants)
+        rows = [
+            row | (changes if row["variant"] == "pf_gru" else {})
+            for row in simulated.result_rows(plan, 2)
+        ]
+        folder = tmp_path / f"{tier}{len(variants)}{sorted(changes)}"
+        results, prepared = simulated.write_tree(folder, plan, rows, finals=False)
+        collect(results, prepared, plan, folder / "report")
+        lookup = Lookup(read_evidence(folder / "report"))
+        return [claim.verdict for claim in counted_claims(lookup)]
+
+    main = ("lstm", "gru", "pf_lstm", "pf_gru")
+    # 41,537 against 46,720 parameters is 11 % less: not "roughly the same" within 10 %
+    assert verdicts("paper", main) == ["doesn't hold", "not run", "holds"]
+    assert verdicts("paper", ("gru", "pf_gru"), parameters=46000)[0] == "holds"
+    assert verdicts("paper", main, final_seconds=50)[2] == "doesn't hold"
+    assert verdicts("paper", tuple(PARTICLES))[1] == "holds"
+    assert set(verdicts("quick", main)) == {"not judged (reduced tier)", "not run"}

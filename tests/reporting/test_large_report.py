@@ -13,7 +13,7 @@ from pfrnn.reporting.report import write_report
 @pytest.mark.slow
 def test_twenty_thousand_rows(tmp_path: Path) -> None:
     plan = simulated.study("gpu", variants=tuple(simulated.VARIANTS), size_rules=("fixed", "best"))
-    rows = simulated.result_rows(plan, 24)
+    rows = simulated.result_rows(plan, 28)
     assert len(rows) >= 20_000
     results, prepared = simulated.write_tree(tmp_path, plan, rows)
     used = time.process_time()

@@ -200,3 +200,19 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "no network" in check_page(tmp_path / "index.html")
     assert main(["report", "--tier", "quick", "--missing", "air"]) == 2
     assert "SET=REASON" in capsys.readouterr().err
+
+
+def test_a_leaking_split_says_so(tmp_path: Path) -> None:
+    plan = simulated.study("gpu", ("uid",), ("lstm",))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    for card in prepared.glob("*/card.json"):
+        card.write_text(card.read_text().replace('"notes": []', '"notes": ["LEAKY ON PURPOSE: x"]'))
+    text = check_page(write_report(results, prepared, plan, tmp_path / "report"))
+    assert "data: whole, leaky on purpose" in text
+
+
+def test_results_of_another_tier_are_refused(tmp_path: Path) -> None:
+    plan = simulated.study("quick", ("pm",), ("lstm",))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    with pytest.raises(RecordError, match="expected rows of tier gpu, got quick"):
+        write_report(results, prepared, plan._replace(tier="gpu"), tmp_path / "report")

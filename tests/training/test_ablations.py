@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pfrnn.config import Loss
 from pfrnn.functional.losses import elbo_loss, prediction_loss
 from pfrnn.plan import Setting
 from pfrnn.training.batches import gather
-from pfrnn.training.loss import LossWeights, loss_weights
+from pfrnn.training.loss import LossWeights, loss_weights, member_loss
 from pfrnn.training.members import final_members, hyper
 from pfrnn.training.population import new_population
 from pfrnn.variants import VARIANTS, variant
@@ -142,9 +143,30 @@ def test_training_moves_the_running_statistics_and_evaluation_does_not(tmp_path)
 
 
 def test_weights_of_the_losses():
-    from pfrnn.config import Loss
-
     half = Loss(prediction=1.0, beta=0.5)
-    assert loss_weights(half, variant("pf_lstm")) == (1.0, 0.5)
-    assert loss_weights(half, variant("lstm")) == (1.0, 0.0)
-    assert loss_weights(half, variant("pf_lstm_elboonly")) == (0.0, 0.5)
+    assert loss_weights(half, variant("pf_lstm")) == (1.0, 0.5, False)
+    assert loss_weights(half, variant("lstm")) == (1.0, 0.0, False)
+    assert loss_weights(half, variant("pf_lstm_elboonly")) == (0.0, 0.5, False)
+    assert loss_weights(half, variant("pf_gru"), "authors_code").release
+    assert not loss_weights(half, variant("gru"), "authors_code").release
+
+
+def test_release_reduces_the_losses_its_own_way(tmp_path):
+    """By hand, in loops: time weights, heading a tenth; sums and means."""
+    path, population, members, batch = first_batch(tmp_path, "pf_gru", "maze10")
+    predicted, _ = loss_and_gradients(path, population, members, batch)
+    output = predicted.output
+    found = member_loss("localization", LossWeights(1.0, 1.0, True), output, batch)
+    steps, count = len(output.prediction), output.particles.shape[-2]
+    weights = torch.softmax(0.1 * torch.arange(steps), 0)
+    coordinates = torch.tensor([1.0, 1.0, 0.1, 0.1])
+    for m in range(2):
+        prediction, elbo = 0.0, []
+        for t in range(steps):
+            error = (output.prediction[t, m] - batch.y[t, m]).square() * coordinates
+            prediction += float((weights[t] * error.sum()).detach())
+            square = (output.particles[t, m] - batch.y[t, m, :, None]).square()
+            likelihood = torch.exp(-weights[t] * square).sum(1) / count
+            elbo.append(float((-likelihood.log() * coordinates).mean().detach()))
+        expected = prediction + sum(elbo) / steps
+        assert float(found[m].detach()) == pytest.approx(expected, rel=1e-5)

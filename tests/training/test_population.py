@@ -16,8 +16,9 @@ from pfrnn.training.members import Member, final_members, hyper, search_members
 from pfrnn.training.optimiser import Hyper
 from pfrnn.training.path import PlainPath
 from pfrnn.training.population import new_population
+from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
-from pfrnn.training.trainer import BlockTrainer, Problem
+from pfrnn.training.trainer import BlockTrainer
 from pfrnn.variants import VARIANTS, variant
 
 from . import toys

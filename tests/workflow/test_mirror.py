@@ -24,6 +24,9 @@ datasets:
 """
 ONE_SET = {"train": 1, "select": 1, "finalise": 1, "aggregate": 1, "mlflow_import": 1, "report": 1}
 
+# A proxy that refuses every connection stands for a machine without network.
+NOTHING = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+
 
 def test_airs_window_replans_airs_jobs_alone(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
@@ -38,3 +41,6 @@ def test_airs_window_replans_airs_jobs_alone(tmp_path: Path) -> None:
         assert copy.plan("--configfile", "mine.yaml", **mirror) == {"prepare": 1} | ONE_SET
     # The raw files are on disk now: without the mirror nothing is missing.
     assert copy.plan("--configfile", "mine.yaml") == {}
+    # Prepared sets need no raw files: nothing is missing, and nothing is done again.
+    (tmp_path / "data" / "raw").rename(tmp_path / "aside")
+    assert copy.plan("--configfile", "mine.yaml", **NOTHING) == {}

@@ -84,12 +84,14 @@ def unavailable():
     """Return {data set: reason} for those that can't be had here.
 
     Only the main process asks: a job that Snakemake starts elsewhere must see the same graph,
-    and its inputs exist already.
+    and its inputs exist already. A set that is prepared needs its raw files no longer.
     """
     if not workflow.is_main_process:
         return {}
     reasons = {}
     for name in CONFIG.study.datasets:
+        if Path("data/prepared", WHOLE_PLAN.prepared_id(name), "arrays.npz").exists():
+            continue
         state = availability(name, "data/raw")
         if not state.available:
             reasons[name] = state.reason
@@ -99,11 +101,11 @@ def unavailable():
     return reasons
 
 
-def plan():
+def available_plan():
     """The plan of the data sets that can be had."""
-    kept = tuple(name for name in CONFIG.study.datasets if name not in MISSING)
-    study = CONFIG.study.model_copy(update={"datasets": kept})
-    return make_plan(CONFIG.model_copy(update={"study": study}))
+    kept = {name: values for name, values in WHOLE_PLAN.protocols.items() if name not in MISSING}
+    cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
+    return WHOLE_PLAN._replace(protocols=kept, cells=cells)
 
 
 def announce():
@@ -190,8 +192,9 @@ def settings_digest():
 BEGUN = []
 try:
     CONFIG = load_config("params.yaml", config.get("tier"), overrides())
+    WHOLE_PLAN = make_plan(CONFIG)
     MISSING = unavailable()
-    PLAN = plan()
+    PLAN = available_plan()
 except PfrnnError as error:
     raise WorkflowError(str(error)) from None
 

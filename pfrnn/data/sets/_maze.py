@@ -147,11 +147,16 @@ def prepare(name: str, raw: Path, protocol: MazeProtocol, seed: int) -> Arrays:
         )
     elif count:
         scores, arrays = exact_posterior(maze, protocol, test, count)
-        controls["exact_posterior"] = scores
         extra |= arrays | {"exact_rows": splits["test"].rows[:count, 0]}
         notes.append(f"the exact posterior answered {count} of {protocol.test} test trajectories")
+        reference = "exact_posterior"
         if world.direction_noise > 0:
-            notes.append("with direction noise the exact posterior does not use the turns")
+            reference = "posterior_without_turns"
+            notes.append(
+                "with direction noise the posterior does not use the turns: no floor, a learned "
+                "model that uses them can do better"
+            )
+        controls[reference] = scores
     return Arrays(
         splits=splits,
         target_mean=tuple(mean.tolist()),

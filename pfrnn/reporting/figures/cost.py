@@ -13,6 +13,7 @@ from pfrnn.reporting.figures.style import (
     colour,
     label,
     light_grid,
+    log_axis,
     marker,
     new_figure,
 )
@@ -44,8 +45,8 @@ def _draw(lookup: Lookup, column: str, axis: str, name: str) -> Drawing:
         centre = [float(np.exp(np.mean(np.log(values)))) for values in (x, y)]
         ax.plot(*([value] for value in centre), ms=8, label=label(variant), **shown)
     ax.axhline(1, color=FAINT, lw=0.8)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    log_axis(ax, "x")
+    log_axis(ax)
     ax.set_xlabel(axis)
     ax.set_ylabel("error relative to LSTM")
     ax.legend()
@@ -74,7 +75,7 @@ def _points(lookup: Lookup, column: str) -> list[dict[str, Any]]:
         for variant in ("lstm", "gru", "pf_lstm", "pf_gru"):
             ours = lookup.ours(dataset, variant)
             values = scores.score(dataset, variant, "fixed")
-            if ours is None or not values or not float(ours.row[column]) > 0:
+            if ours is None or not values or not 0 < float(ours.row[column]) < np.inf:
                 continue
             error = float(np.exp(level - np.mean(list(values.values()))))
             cost = float(ours.row[column])

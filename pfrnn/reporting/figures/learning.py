@@ -11,6 +11,7 @@ from pfrnn.reporting.figures.style import (
     dashes,
     label,
     light_grid,
+    log_axis,
     new_figure,
 )
 
@@ -67,7 +68,7 @@ def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) 
     task = str(evidence.cards.get(dataset, {}).get("task", ""))
     positive = all(point[2] > 0 for points in data.values() for point in points)
     if task == "localization" and positive:
-        ax.set_yscale("log")
+        log_axis(ax)
     ax.set_xlabel("epoch")
     ax.set_ylabel(SCORES.get(task, "validation score"))
     ax.legend()

@@ -15,6 +15,7 @@ from pfrnn.reporting.figures.style import (
     colour,
     label,
     light_grid,
+    log_axis,
     new_figure,
 )
 from pfrnn.reporting.paper.numbers import paper_numbers
@@ -45,7 +46,7 @@ def localization_bars(lookup: Lookup) -> Drawing:
             ax.annotate(
                 name.replace("_", " "), (place - 0.45, value), fontsize=7, va="bottom", color=INK
             )
-    ax.set_yscale("log")
+    log_axis(ax)
     ax.set_xticks(range(len(mazes)), mazes)
     ax.set_ylabel("last-step MSE (map units²)")
     methods = [method for method in METHODS if any(bar["method"] == method for bar in data)]

@@ -11,6 +11,7 @@ from pfrnn.reporting.figures.style import (
     dashes,
     label,
     light_grid,
+    log_axis,
     new_figure,
 )
 
@@ -68,7 +69,7 @@ def _draw(evidence: Evidence, dataset: str, lines: dict[str, Any], kind: str) ->
     names = ", ".join(map(label, lines))
     if kind == "error":
         if all(value > 0 for values in lines.values() for value in values):
-            ax.set_yscale("log")
+            log_axis(ax)
         ax.set_ylabel("MSE of the position (map units²)")
         caption = (
             f"{_sample(evidence, dataset)}: mean squared error of x and y at each step. It falls "

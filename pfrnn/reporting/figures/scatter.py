@@ -11,6 +11,7 @@ from pfrnn.reporting.figures.style import (
     colour,
     label,
     light_grid,
+    log_axis,
     marker,
     new_figure,
 )
@@ -34,7 +35,7 @@ def _plot(lookup: Lookup, kind: str, accuracy: bool) -> Drawing:
     name, title = f"scatter-{kind}-{what}", f"PF-RNN against {RIVALS[kind]}: {what}"
     points = _points(lookup, kind, accuracy)
     if not any(point["ours"] for point in points):
-        absent = f"no data set has both a PF-RNN and a {RIVALS[kind]} yet."
+        absent = f"no data set has results of a PF-RNN and its rival ({RIVALS[kind]}) yet."
         return Drawing(name, title, "", "", None, None, absent)
     figure, axes = new_figure(3.8, 3.6)
     ax = axes[0, 0]
@@ -51,8 +52,8 @@ def _plot(lookup: Lookup, kind: str, accuracy: bool) -> Drawing:
                 ax.plot([x, x], [y, end], lw=0.9, color=shown["color"])
             ax.annotate(point["dataset"], (x, y), (3, 3), textcoords="offset points", fontsize=6.5)
     if not accuracy:
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        log_axis(ax, "x")
+        log_axis(ax)
     low = min(ax.get_xlim()[0], ax.get_ylim()[0])
     high = max(ax.get_xlim()[1], ax.get_ylim()[1])
     ax.plot([low, high], [low, high], "--", color=FAINT, lw=1, zorder=0)

@@ -19,6 +19,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pfrnn.files import atomic_path
 from pfrnn.variants import VARIANTS
@@ -131,6 +132,20 @@ def light_grid(axes: Any, axis: str = "y") -> None:
     """Draw a faint grid behind the data."""
     axes.grid(True, axis=axis, color=FAINT, linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
+
+
+def log_axis(axes: Any, which: str = "y") -> None:
+    """Make an axis logarithmic with plain numbers; below a decade also between powers of ten."""
+    (axes.set_yscale if which == "y" else axes.set_xscale)("log")
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    low, high = axis.get_view_interval()
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    narrow = high < 12 * low
+    if narrow:
+        axis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))
+    axis.set_minor_formatter(
+        FuncFormatter(lambda value, _: f"{value:g}") if narrow else NullFormatter()
+    )
 
 
 def svg_text(drawing: Drawing) -> str:

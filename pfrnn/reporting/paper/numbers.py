@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import functools
-from importlib import resources
 from typing import NamedTuple
 
 from pfrnn.evaluation.statistics import Printed, Scale
+from pfrnn.reporting.assets import asset
 from pfrnn.variants import VARIANTS
 
 TITLES = {
@@ -62,8 +62,7 @@ class PaperNumber(NamedTuple):
 @functools.cache
 def paper_numbers() -> tuple[PaperNumber, ...]:
     """Return all printed numbers in the paper's order."""
-    text = resources.files(__package__).joinpath("tables.csv").read_text(encoding="utf-8")
-    return tuple(_number(row) for row in csv.DictReader(text.splitlines()))
+    return tuple(_number(row) for row in csv.DictReader(asset("tables.csv").splitlines()))
 
 
 def _number(row: dict[str, str]) -> PaperNumber:

@@ -1,0 +1,311 @@
+"""The backward kernel of a time step: finish the gradient of step t, start that of step t - 1.
+
+Its shape mirrors the forward kernel's: the batch norm's gradient needs two sums over all sequences
+of a member (the shift's and the gain's gradient), so one kernel ends with the partial sums of step
+t - 1 and the next one begins by combining them. Gates are recomputed from the stored particles;
+noise comes again from the counter. What crosses the boundary (the carry): the gradient of the
+batch norm's output, the hidden state's gradient through the other gates, the cell's, the weights'.
+
+Gate gradients go to ``gates`` (M, slots, G H, P R), a ring over time, unit by unit with the
+programs' rows side by side (padding rows are zero), and the particles that they multiply to
+``inner`` (M, slots, 1 or 2, H, P R): h, and r * h of the GRU. From both,
+:mod:`pfrnn.kernels.weight_gradient` adds up the weights' gradient every few steps; tensor cores
+read float32 factors along the summed axis, hence this order.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from pfrnn.kernels.elementary import sigmoid, softplus, tanh
+from pfrnn.kernels.philox import normal_tile
+from pfrnn.kernels.tiles import (
+    activate,
+    activate_slope,
+    collect,
+    load_input,
+    load_tile,
+    mixture,
+    product,
+    scatter_rows,
+    store_tile,
+    total_pair,
+)
+
+
+@triton.jit
+def store_gate(
+    gates, dx, grad, slab, PR, unit, n2, N, g,
+    S: tl.constexpr, KP: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, G: tl.constexpr,
+):  # fmt: skip
+    """Store a gate's gradient and its sum over each sequence's particles (the input's share)."""
+    store_slab(gates + g * H * PR, grad, slab, PR, unit, H)
+    total = tl.sum(tl.reshape(grad, [S, KP, HP]), 1)
+    at = dx + n2[:, None] * (G * H + 1) + (g * H + unit)[None, :]
+    tl.store(at, total, mask=(n2 < N)[:, None] & (unit < H)[None, :])
+
+
+@triton.jit
+def store_slab(base, tile, slab, PR, unit, H: tl.constexpr):
+    """Store [R, HP] unit by unit (padding rows too: they hold zeros)."""
+    tl.store(base + unit[None, :] * PR + slab[:, None], tile, mask=(unit < H)[None, :])
+
+
+@triton.jit
+def resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K: tl.constexpr, KP: tl.constexpr,
+                        MODE: tl.constexpr):  # fmt: skip
+    """Gradient of the unnormalised log-weights, given that of the resampled ones; all [S, KP]."""
+    p, q = mixture(lw, inside, alpha, K, MODE)
+    if MODE == 0:
+        grad = tl.where(inside, dl, 0.0)
+    elif MODE == 1:
+        w = tl.where(inside, tl.exp(new_lw), 0.0)
+        dl = tl.where(inside, dl, 0.0)
+        grad = collect(dl - w * tl.sum(dl, 1)[:, None], anc, KP)
+        grad = tl.where(inside, grad * (1.0 - alpha * p / tl.where(inside, q, 1.0)), 0.0)
+    else:
+        grad = tl.zeros_like(dl)
+    return grad - p * tl.sum(grad, 1)[:, None]
+
+
+@triton.jit(do_not_specialize=["t", "slot", "slot_before", "cut"])
+def backward_kernel(
+    hidden_, cell_, lw_, raw_, prior_, mean_, var_, anc_,
+    x_, x_t, x_m, w_, wt_, obs_, gain_, shift_, noise_, noise_t, noise_m, seed_, step_,
+    valid_, valid_t, valid_m, total_, total_t, total_m, gmean_, gvar_, given_t,
+    gh_, gh_t, gh_m, gl_, gl_t, gl_m,
+    gates_, inner_, dnorm_, dhid_, dcell_, dlw_, part_, sums_, dx_, dobs_,
+    t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps,
+    FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
+    NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
+    VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr,
+    BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
+
+    The carry holds the gradients of the state after step t - 1 (that is, before step t).
+    """
+    S: tl.constexpr = R // KP
+    G: tl.constexpr = 4 if GRU else 5
+    E: tl.constexpr = G * H + 1
+    B: tl.constexpr = H * H
+    INNER: tl.constexpr = 2 if GRU else 1
+    p = tl.program_id(0)
+    m = tl.program_id(1).to(tl.int64)
+    local = tl.arange(0, R)
+    n = p * S + local // KP
+    slab = p * R + local
+    PR = P * R
+    k = local % KP
+    row = n * K + k
+    live = (k < K) & (n < N)
+    unit = tl.arange(0, HP)
+    mask = live[:, None] & (unit < H)[None, :]
+    n2 = p * S + tl.arange(0, S)
+    k2 = tl.arange(0, KP)
+    row2 = n2[:, None] * K + k2[None, :]
+    live2 = (k2 < K)[None, :] & (n2 < N)[:, None]
+    inside = (k2 < K)[None, :] & (n2 >= 0)[:, None]
+    w = w_ + m * (G * B)
+    wt = wt_ + m * (G * B)
+    NK = N * K
+    here = m * (T + 1) * NK
+    carry = m * NK * H
+    gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
+    if not FIRST:
+        at = here + t.to(tl.int64) * NK
+        raw = load_tile(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        dn = load_tile(dnorm_ + carry, row, unit, mask, H)
+        if NORM:
+            given = m * H + t.to(tl.int64) * given_t
+            stat = (m * T + t) * H
+            if GIVEN:
+                mean = tl.load(gmean_ + given + unit, mask=unit < H, other=0.0)
+                var = tl.load(gvar_ + given + unit, mask=unit < H, other=1.0)
+            else:
+                mean = tl.load(mean_ + stat + unit, mask=unit < H, other=0.0)
+                var = tl.load(var_ + stat + unit, mask=unit < H, other=1.0)
+            rstd = tl.rsqrt(var + norm_eps)
+            dshift, dgain = total_pair(part_ + (m * 2 + t % 2) * P * 2 * HP, P, HP, PB)
+            if p == 0:
+                sums = sums_ + (m * T + t) * 2 * H
+                tl.store(sums + unit, dshift, mask=unit < H)
+                tl.store(sums + H + unit, dgain, mask=unit < H)
+            if not GIVEN:
+                size = 1.0 / tl.load(total_ + t.to(tl.int64) * total_t + m * total_m)
+                normed = (raw - mean[None, :]) * rstd[None, :]
+                dn -= dshift[None, :] * size + normed * (dgain * size)[None, :]
+            dn *= (gain * rstd)[None, :]
+            if VALID:
+                flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
+                ok = tl.load(flag + n, mask=n < N, other=0) != 0
+                dn = tl.where(ok[:, None], dn, 0.0)
+            dn = tl.where(mask, dn, 0.0)
+        gates = gates_ + (m * SLOTS + slot) * (G * H) * PR
+        dx = dx_ + (m * T + t) * N * E
+        x = x_ + t.to(tl.int64) * x_t + m * x_m
+        h_base = hidden_ + at * H
+        c: tl.constexpr = 2 if GRU else 3
+        store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, G)
+        if NOISE != 0:
+            if NOISE == 1:
+                eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
+                ds = dn * load_tile(eps_base, row, unit, mask, H)
+            else:
+                eps = normal_tile(tl.load(seed_ + m), tl.load(step_), t, row, H, HP)
+                ds = tl.where(mask, dn * eps, 0.0)
+            if SOFTPLUS:
+                h = load_tile(h_base, row, unit, mask, H)
+                scale = product(h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC)
+                ds *= sigmoid(scale + load_input(x, n2, N, (c + 1) * H, unit, E, H, KP))
+            store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
+        if HP > BK:
+            tl.debug_barrier()
+        through = product(dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC)
+        if GRU:
+            h = load_tile(h_base, row, unit, mask, H)
+            reset = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            reset = sigmoid(reset + load_input(x, n2, N, H, unit, E, H, KP))
+            store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
+            dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
+            through *= reset
+            store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
+            if HP > BK:
+                tl.debug_barrier()
+            through += product(dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+        if NOISE != 0:
+            through += product(
+                ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B, H, HP, BK, PREC
+            )
+        dh = through + load_tile(dhid_ + carry, row, unit, mask, H)
+        if LAST:
+            store_tile(dhid_ + carry, dh, row, unit, mask, H)
+    else:
+        dh = load_tile(dhid_ + carry, row, unit, mask, H)
+    if not LAST:
+        before = t - 1
+        at = here + before.to(tl.int64) * NK
+        nxt = at + NK
+        keep = 1.0 - cut.to(tl.float32)
+        x = x_ + before.to(tl.int64) * x_t + m * x_m
+        h_base = hidden_ + at * H
+        obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
+        dx = dx_ + (m * T + before) * N * E
+        # The weights: gradient of the unnormalised ones, from those of the resampled ones.
+        anc = tl.load(anc_ + nxt + row2, mask=live2, other=0)
+        new_lw = tl.load(lw_ + nxt + row2, mask=live2, other=-1e30)
+        lw = tl.load(prior_ + (at - m * NK) + row2, mask=live2, other=-1e30)
+        # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
+        dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0) * keep
+        if GL:
+            at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m + row2
+            dl += tl.load(at_gl, mask=live2, other=0.0)
+        held_dl = dl
+        dl = resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K, KP, MODE)
+        dl = tl.where(live2, dl, 0.0)
+        if VALID:
+            flag = valid_ + before.to(tl.int64) * valid_t + m * valid_m
+            ok = tl.load(flag + n, mask=n < N, other=0) != 0
+            ok2 = tl.load(flag + n2, mask=n2 < N, other=0) != 0
+            dl = tl.where(ok2[:, None], dl, 0.0)
+            held_dl = tl.where(ok2[:, None], dl, held_dl)
+        else:
+            held_dl = dl
+        tl.store(dx + n2 * E + (E - 1), tl.sum(dl, 1), mask=n2 < N)
+        tl.store(dlw_ + (m * 2 + before % 2) * NK + row2, held_dl, mask=live2)
+        dfit = tl.reshape(dl, [R])
+        # The particles: from the children of each to the particle itself.
+        if MODE != 0:
+            source = tl.load(anc_ + nxt + row, mask=live, other=0) + (local // KP) * KP
+            select = ((source[None, :] == local[:, None]) & live[None, :]).to(tl.float32)
+        dh *= keep
+        if GH:
+            dh += load_tile(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
+        if VALID:
+            held = dh
+        if MODE != 0:
+            dh = scatter_rows(select, dh)
+        if VALID:
+            dh = tl.where(ok[:, None], dh, 0.0)
+        dh += dfit[:, None] * obs[None, :]
+        # The gates, one after the other; each is recomputed where its gradient needs it.
+        h = load_tile(h_base, row, unit, mask, H)
+        inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
+        store_slab(inner, h, slab, PR, unit, H)
+        gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
+        if not GRU:
+            bent = tanh(load_tile(cell_ + nxt * H, row, unit, mask, H))
+            gate = product(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
+            gate = sigmoid(gate + load_input(x, n2, N, 2 * H, unit, E, H, KP))
+            moved = gate * bent
+            dc = load_tile(dcell_ + carry, row, unit, mask, H) * keep
+            if VALID:
+                held_dc = dc
+            if MODE != 0:
+                dc = scatter_rows(select, dc)
+            if VALID:
+                dc = tl.where(ok[:, None], dc, 0.0)
+            dc += dh * gate * (1.0 - bent * bent)
+            grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
+            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, G)
+            if HP > BK:
+                tl.debug_barrier()
+            dh = product(grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC)
+            gate = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            gate = sigmoid(gate + load_input(x, n2, N, H, unit, E, H, KP))
+            parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
+            grad = load_tile(cell_ + at * H, parent, unit, mask, H)
+            grad = tl.where(mask, dc * grad * gate * (1.0 - gate), 0.0)
+            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
+            if HP > BK:
+                tl.debug_barrier()
+            dh += product(grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+            through = dc * gate
+            if VALID:
+                through = tl.where(ok[:, None], through, held_dc)
+            store_tile(dcell_ + carry, through, row, unit, mask, H)
+        # The candidate.
+        raw = load_tile(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        if NORM:
+            shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
+            if GIVEN:
+                given = m * H + before.to(tl.int64) * given_t
+                mean = tl.load(gmean_ + given + unit, mask=unit < H, other=0.0)
+                var = tl.load(gvar_ + given + unit, mask=unit < H, other=1.0)
+            else:
+                stat = (m * T + before) * H
+                mean = tl.load(mean_ + stat + unit, mask=unit < H, other=0.0)
+                var = tl.load(var_ + stat + unit, mask=unit < H, other=1.0)
+            raw = (raw - mean[None, :]) * tl.rsqrt(var + norm_eps)[None, :]
+            bn = raw * gain[None, :] + shift[None, :]
+        else:
+            bn = raw
+        new = activate(bn, ACT)
+        gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP))
+        if GRU:
+            moved = new + gate * (h - new)
+            grad = tl.where(mask, dh * (h - new) * gate * (1.0 - gate), 0.0)
+            dn = dh * (1.0 - gate)
+        else:
+            grad = tl.where(mask, dc * new * gate * (1.0 - gate), 0.0)
+            dn = dc * gate
+        store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, G)
+        if HP > BK:
+            tl.debug_barrier()
+        if GRU:
+            dh *= gate
+        dh += product(grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
+        if VALID:
+            dh = tl.where(ok[:, None], dh, held)
+        store_tile(dhid_ + carry, dh, row, unit, mask, H)
+        dn = tl.where(mask, dn * activate_slope(bn, new, ACT), 0.0)
+        store_tile(dnorm_ + carry, dn, row, unit, mask, H)
+        if NORM:
+            part = part_ + ((m * 2 + before % 2) * P + p) * 2 * HP
+            tl.store(part + unit, tl.sum(dn, 0))
+            tl.store(part + HP + unit, tl.sum(dn * raw, 0))
+        dobs = dobs_ + (m * P + p) * HP
+        tl.store(dobs + unit, tl.load(dobs + unit) + tl.sum(dfit[:, None] * moved, 0))

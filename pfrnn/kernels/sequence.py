@@ -1,0 +1,187 @@
+"""The fused filter behind the signature of the reference :func:`pfrnn.functional.sequence.run_pf`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfrnn.functional.batch_norm import pool
+from pfrnn.functional.belief import mean_particle
+from pfrnn.functional.sequence import check_lengths
+from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState
+from pfrnn.kernels.filter import FusedFilter, Inputs
+from pfrnn.kernels.noise import NoiseKey, fill_uniform
+from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning
+from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
+
+Given = tuple[Tensor, Tensor]
+
+
+class _Blocks(NamedTuple):
+    recurrent: Tensor
+    candidate: Tensor | None
+    observation: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def run_pf_fused(
+    projected: Tensor,
+    state: PFState,
+    noise: Tensor | NoiseKey | None,
+    uniforms: Tensor | NoiseKey | None,
+    weights: Any,
+    switches: FilterSwitches,
+    *,
+    statistics: Given | None = None,
+    valid: Tensor | None = None,
+    bptt: int | None = None,
+    particles: bool = True,
+    belief: bool = False,
+    precision: str = "tf32",
+    tuning: Tuning | None = None,
+) -> FilterOutput:
+    """Run a PF-LSTM or PF-GRU over T steps, one kernel a step.
+
+    The same function as the reference with ``pf_lstm_step`` or ``pf_gru_step`` (chosen by the type
+    of the weights); arguments as there, and:
+
+    Args:
+        projected: (T, N, P), or (T, M, N, P) for a population; float32, on the GPU.
+        state: the state before the first step.
+        noise: (T, ..., N, K, H), or the key of numbers drawn inside the kernels, or None.
+        uniforms: (T, ..., N, K), or a key, or None without resampling.
+        weights: a PFLSTMWeights or PFGRUWeights.
+        switches: static choices; :func:`pfrnn.kernels.dispatch.refusal` says which it can't do.
+        statistics: given batch-norm statistics.
+        valid: (T, ..., N) bool.
+        bptt: cut the gradient of the carried state before every ``bptt``-th step.
+        particles: whether ``hidden`` is returned.
+        belief: whether the mean particle of each step is returned.
+        precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
+        tuning: tile sizes; None takes the measured ones.
+
+    Randomness:
+        None beside the tensors or keys given.
+    """
+    check_lengths(projected.shape[0], bptt)
+    if projected.dim() == 3:
+        output = run_pf_fused(
+            projected.unsqueeze(1), PFState(*(_lead(x, 0) for x in state)), _lead(noise, 1),
+            _lead(uniforms, 1), type(weights)(*(_lead(x, 0) for x in weights)), switches,
+            statistics=_lead_given(statistics), valid=_lead(valid, 1), bptt=bptt,
+            particles=particles, belief=belief, precision=precision, tuning=tuning,
+        )  # fmt: skip
+        return _drop_lead(output)
+    gru = hasattr(weights, "candidate")
+    steps, members, sequences, _ = projected.shape
+    count = state.hidden.shape[-2]
+    plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
+    if isinstance(uniforms, NoiseKey):
+        uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None
+    inputs = _inputs(noise, uniforms if plan.mode else None, statistics, valid)
+    blocks = _blocks(weights, gru)
+    hidden, log_weights, cell, ancestors, ess, mean, variance = FusedFilter.apply(
+        plan, inputs, projected, state.hidden, state.cell, state.log_weights, *blocks
+    )
+    final = PFState(hidden[-1], cell, log_weights[-1])
+    pooled: tuple[Tensor | None, ...] = (None,) * 6
+    if plan.norm and not plan.given:
+        counts = _step_counts(valid, steps, members, sequences, count, mean)
+        pooled = (*pool(mean, variance, counts), mean, variance, counts)
+    return FilterOutput(
+        hidden if particles else None,
+        log_weights,
+        ancestors.long(),
+        ess,
+        final,
+        *pooled,
+        mean_particle(hidden, log_weights) if belief else None,
+    )
+
+
+def _plan(
+    switches: FilterSwitches, gru: bool, noise: Tensor | NoiseKey | None,
+    statistics: Given | None, valid: Tensor | None, bptt: int | None, precision: str,
+    tuning: Tuning | None,
+) -> Plan:  # fmt: skip
+    mode = RESAMPLING[switches.resampling]
+    if switches.resampling == "soft" and switches.alpha >= 1.0:
+        mode = RESAMPLING["multinomial"]
+    if noise is None:
+        source = NOISE_NONE
+    else:
+        source = NOISE_PHILOX if isinstance(noise, NoiseKey) else NOISE_GIVEN
+    return Plan(
+        gru=gru,
+        mode=mode,
+        alpha=switches.alpha,
+        softplus=switches.noise_scale == "softplus",
+        activation=ACTIVATION[switches.activation],
+        norm=switches.batch_norm == "feature",
+        norm_eps=switches.norm_eps,
+        noise=source,
+        given=statistics is not None,
+        valid=valid is not None,
+        bptt=bptt,
+        precision=precision,
+        tuning=tuning or Tuning(),
+    )
+
+
+def _inputs(
+    noise: Tensor | NoiseKey | None, uniforms: Tensor | None, statistics: Given | None,
+    valid: Tensor | None,
+) -> Inputs:  # fmt: skip
+    key = noise if isinstance(noise, NoiseKey) else None
+    given = (None, None) if statistics is None else tuple(x.contiguous() for x in statistics)
+    return Inputs(
+        noise.contiguous() if isinstance(noise, Tensor) else None,
+        None if uniforms is None else uniforms.contiguous(),
+        None if key is None else key.seeds,
+        None if key is None else key.step,
+        None if valid is None else valid.contiguous(),
+        *given,
+    )
+
+
+def _blocks(weights: Any, gru: bool) -> _Blocks:
+    observation = weights.observation
+    gain = torch.ones_like(observation) if weights.norm_gain is None else weights.norm_gain
+    shift = torch.zeros_like(observation) if weights.norm_shift is None else weights.norm_shift
+    candidate = weights.candidate if gru else None
+    return _Blocks(weights.recurrent, candidate, observation, gain, shift)
+
+
+def _step_counts(
+    valid: Tensor | None, steps: int, members: int, sequences: int, count: int, like: Tensor
+) -> Tensor:
+    if valid is None:
+        return like.new_full((steps, members), float(sequences * count))
+    return valid.sum(-1).to(like.dtype) * count
+
+
+def _lead(x: Any, axis: int) -> Any:
+    return x.unsqueeze(axis) if isinstance(x, Tensor) else x
+
+
+def _lead_given(statistics: Given | None) -> Given | None:
+    if statistics is None:
+        return None
+    return statistics[0].unsqueeze(-2), statistics[1].unsqueeze(-2)
+
+
+_TIMED = {"hidden", "log_weights", "ancestors", "ess", "belief", "step_mean", "step_variance",
+          "step_count"}  # fmt: skip
+
+
+def _drop_lead(output: FilterOutput) -> FilterOutput:
+    dropped: dict[str, Any] = {}
+    for name, value in output._asdict().items():
+        if name == "final":
+            dropped[name] = PFState(*(None if x is None else x.squeeze(0) for x in value))
+        elif value is not None:
+            dropped[name] = value.squeeze(1 if name in _TIMED else 0)
+    return output._replace(**dropped)

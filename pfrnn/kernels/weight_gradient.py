@@ -1,0 +1,51 @@
+"""Gradient of the recurrent weights: sum over time, sequences and particles of h' d(gate).
+
+Each program owns one block (gate, tile) of one member and a fixed share of the rows; it adds a few
+time steps to its partial sum in memory. Shares and order are the same for every population, so the
+sums have the same bits whoever shares the block.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from pfrnn.kernels.tiles import matmul
+
+
+@triton.jit(do_not_specialize=["first", "steps"])
+def weight_gradient_kernel(
+    inner_, gates_, out_, first, steps, SLOTS, PR,
+    GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BI: tl.constexpr, BO: tl.constexpr,
+    BR: tl.constexpr, SHARES: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Add steps [first, first + steps) to out (M, SHARES, G, H, H); grid (tiles G SHARES, M)."""
+    G: tl.constexpr = 4 if GRU else 5
+    INNER: tl.constexpr = 2 if GRU else 1
+    TO: tl.constexpr = HP // BO
+    m = tl.program_id(1).to(tl.int64)
+    pid = tl.program_id(0)
+    g = pid % G
+    share = (pid // G) % SHARES
+    tile = pid // (SHARES * G)
+    i = (tile // TO) * BI + tl.arange(0, BI)
+    o = (tile % TO) * BO + tl.arange(0, BO)
+    blocks = tl.cdiv(PR, BR)
+    at = out_ + ((m * SHARES + share) * G + g) * H * H + i[:, None] * H + o[None, :]
+    mask = (i < H)[:, None] & (o < H)[None, :]
+    # The GRU's candidate multiplies r * h, all others h.
+    offset = 0
+    if GRU:
+        offset = tl.where(g == 2, H, 0)
+    inner = inner_ + m * SLOTS * INNER * H * PR + offset * PR
+    gates = gates_ + m * SLOTS * G * H * PR + g * H * PR
+    acc = tl.load(at, mask=mask, other=0.0)
+    for j in range(share, steps * blocks, SHARES):
+        slot = (first + j // blocks) % SLOTS
+        r = (j % blocks) * BR + tl.arange(0, BR)
+        left = inner + slot * INNER * H * PR + i[:, None] * PR + r[None, :]
+        right = gates + slot * G * H * PR + o[None, :] * PR + r[:, None]
+        a = tl.load(left, mask=(i < H)[:, None] & (r < PR)[None, :], other=0.0)
+        b = tl.load(right, mask=(r < PR)[:, None] & (o < H)[None, :], other=0.0)
+        acc += matmul(a, b, PREC)
+    tl.store(at, acc, mask=mask)

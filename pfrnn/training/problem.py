@@ -1,0 +1,31 @@
+"""What a block trains on: data and settings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pfrnn.config import Config
+from pfrnn.data.base import PreparedCard, Split
+from pfrnn.training.batches import DeviceSplit
+
+
+class Problem(NamedTuple):
+    """Everything of a block but its members.
+
+    Attributes:
+        config: the data set's configuration.
+        card: the data set's card.
+        train: training split on the device.
+        validation: validation split on the device.
+        host_validation: the same on the host, for the metrics.
+        batch_size: sequences a step.
+        halving: whether successive halving drops members; never in a final.
+    """
+
+    config: Config
+    card: PreparedCard
+    train: DeviceSplit
+    validation: DeviceSplit
+    host_validation: Split
+    batch_size: int
+    halving: bool = False

@@ -1,0 +1,68 @@
+"""Successive halving: who is dropped, when, and what the replay says about the full search."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+from pfrnn.evaluation.halving import dropped, replay, rungs
+from pfrnn.evaluation.selection import read_candidates
+from pfrnn.training.block import train_block
+
+from . import toys
+
+
+def test_rungs_are_an_eighth_a_quarter_and_a_half():
+    assert rungs(200) == (25, 50, 100)
+    assert rungs(8) == (1, 2, 4)
+    assert rungs(1) == ()
+
+
+def test_the_worse_half_is_dropped():
+    assert dropped({4: 1.0, 7: 2.0, 9: 3.0, 11: 4.0}) == [9, 11]
+    assert dropped({4: 1.0, 7: 1.0, 9: 1.0}) == [9]
+    assert dropped({4: math.inf, 7: 2.0}) == [4]
+    assert dropped({3: 5.0}) == []
+    assert dropped({}) == []
+
+
+def history(curves):
+    return [
+        {"member": m, "epoch": e, "val_score": s}
+        for m, curve in curves.items()
+        for e, s in enumerate(curve, 1)
+    ]
+
+
+def test_replay_finds_a_late_bloomer_that_halving_misses():
+    early = [5.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]
+    late = [6.0, 6.0, 6.0, 6.0, 2.0, 2.0, 2.0, 1.0]
+    found = replay(history({0: early, 1: late}), 8)
+    assert (found.full, found.halved) == (1, 0)
+    assert found.regret == 2.0
+    assert found.share == (8 + 1) / 16
+    agreed = replay(history({0: early, 1: [7.0] * 8}), 8)
+    assert (agreed.full, agreed.halved, agreed.regret) == (0, 0, 0.0)
+
+
+def test_a_block_with_halving_trains_as_the_replay_of_the_full_block_says(tmp_path):
+    grid = {"grid": {"learning_rate": [1e-5, 1e-3, 3e-3, 1e-2], "halving": False}}
+    patch = {"study": {"variants": ["gru"]}, "training": {"max_epochs": 8, "patience": 8}}
+    full = toys.study(patch, grid)
+    halving = toys.study(patch, grid, {"grid": {"halving": True}})
+    assert full.blocks[0].digest != halving.blocks[0].digest
+    places = toys.prepared_places(full, tmp_path)
+    for plan in (full, halving):
+        train_block(plan, plan.blocks[0].id, places)
+    members = read_candidates(halving, halving.blocks[0], places.results)
+    assert sorted(one.status for one in members) == ["completed"] + ["halved"] * 3
+    assert sorted(one.epochs for one in members) == [1, 1, 2, 8]
+    path = places.results / full.blocks[0].id / "history.csv"
+    with path.open(newline="") as source:
+        rows = [
+            {key: float(row[key]) for key in ("member", "epoch", "val_score")}
+            for row in csv.DictReader(source)
+        ]
+    expected = replay(rows, 8)
+    assert members[expected.halved].status == "completed"
+    assert expected.share == (1 + 1 + 2 + 8) / 32

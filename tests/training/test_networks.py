@@ -1,0 +1,108 @@
+"""Experiment networks: structure by the paper's two texts, parameter counts, map and tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from pfrnn.errors import ConfigError
+from pfrnn.nn.encoders import Affine, MapEncoder, TokenEncoder
+from pfrnn.variants import cell_parameters, matched_hidden
+
+from .test_population import world
+
+
+def stacked(modules):
+    states = [dict(module.named_parameters()) for module in modules]
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+@pytest.mark.parametrize("model", ["lstm", "gru", "pf_lstm", "pf_gru"])
+def test_cell_parameters_follow_the_texts_equations(tmp_path, model):
+    _, path = world(tmp_path, "toy_regression", model)
+    found = sum(parameter.numel() for parameter in path.network.core.parameters())
+    particle = model.startswith("pf_")
+    cell = model.removeprefix("pf_")
+    assert found == cell_parameters(cell, particle, 6, path.spec.hidden)
+
+
+def test_papers_sizes_differ_by_more_than_ten_percent_and_matched_ones_by_less():
+    """A fact of the text's own equations (64-d input): -11 % for LSTM, -15 % for GRU."""
+    for cell, printed, share in (("lstm", 80, -0.11), ("gru", 86, -0.15)):
+        wanted = cell_parameters(cell, True, 64, 64)
+        # torch's cells carry a second bias vector: the counts in the paper's comparison.
+        biases = (4 if cell == "lstm" else 3) * printed
+        rnn = cell_parameters(cell, False, 64, printed) + biases
+        assert wanted / rnn - 1 == pytest.approx(share, abs=0.005)
+        matched = cell_parameters(cell, False, 64, matched_hidden(cell, 64, 64))
+        assert abs(matched / wanted - 1) < 0.02
+
+
+@pytest.mark.parametrize(("text", "layers"), [("appendix", 1), ("main", 2)])
+def test_layers_before_and_after_the_cell(tmp_path, text, layers):
+    _, path = world(tmp_path, "toy_regression", "gru", network={"text": text})
+    assert len(path.network.encoder.layers) == layers
+    assert len(path.network.head) == layers
+
+
+def test_population_of_token_encoders_is_each_members_own_table():
+    modules = [TokenEncoder(5, 3) for _ in range(2)]
+    tokens = torch.randint(0, 5, (4, 2, 6))
+    together = functional_call(modules[0], stacked(modules), (tokens,))
+    for member, module in enumerate(modules):
+        assert torch.equal(together[:, member], module(tokens[:, member]))
+
+
+def test_map_encoder_is_a_stack_of_torchs_convolutions():
+    cells = torch.randint(0, 3, (10, 10), generator=torch.Generator().manual_seed(0))
+    modules = [MapEncoder(cells, 4, 2, 6) for _ in range(3)]
+    together = functional_call(modules[0], stacked(modules))
+    for member, module in enumerate(modules):
+        alone = module()
+        torch.testing.assert_close(together[member], alone)
+        planes = F.one_hot(cells, 3).permute(2, 0, 1).float()[None]
+        for kernel, bias, stride in zip(module.kernels, module.biases, module.strides, strict=True):
+            convolution = nn.Conv2d(kernel.shape[1], 4, 3, stride, padding=1)
+            convolution.weight, convolution.bias = kernel, bias
+            planes = torch.relu(convolution(planes))
+        expected = torch.relu(planes.flatten(1) @ module.features.weight + module.features.bias)
+        torch.testing.assert_close(alone, expected[0])
+
+
+def test_map_gradient_reaches_its_own_member_only():
+    cells = torch.randint(0, 3, (10, 10), generator=torch.Generator().manual_seed(0))
+    modules = [MapEncoder(cells, 4, 5, 6) for _ in range(2)]
+    parameters = {k: v.detach().requires_grad_() for k, v in stacked(modules).items()}
+    functional_call(modules[0], parameters)[1].sum().backward()
+    for name, value in parameters.items():
+        assert not value.grad[0].any(), name
+    assert parameters["kernels.0"].grad[1].any()
+
+
+def test_convolutions_by_map_size(tmp_path):
+    _, path = world(tmp_path, "maze10", "gru")
+    assert len(path.network.encoder.map.kernels) == 2
+    large = path.spec._replace(map_cells=((0,) * 27,) * 27)
+    assert len(type(path.network)(large).encoder.map.kernels) == 5
+
+
+def test_affine_starts_as_torchs_linear():
+    torch.manual_seed(0)
+    weight = Affine(16, 2000).weight.detach()
+    assert float(weight.abs().max()) <= 0.25
+    assert float(weight.abs().max()) > 0.249
+
+
+def test_longer_sequences_than_planned_are_refused(tmp_path):
+    _, path = world(tmp_path, "toy_regression", "gru")
+    with pytest.raises(ConfigError, match="at most 6 steps"):
+        path.network(torch.zeros(7, 2, 2))
+
+
+def test_particle_core_refuses_to_run_without_noise(tmp_path):
+    _, path = world(tmp_path, "toy_regression", "pf_gru")
+    with pytest.raises(ValueError, match="random numbers"):
+        path.network(torch.zeros(6, 2, 2))
