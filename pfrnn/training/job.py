@@ -15,7 +15,7 @@ from pfrnn.data.prepare import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
-from pfrnn.provenance import commit, machine, source_digest, versions
+from pfrnn.provenance import commit, lock_digest, machine, source_digest, versions
 from pfrnn.training import checkpoint
 from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
@@ -158,6 +158,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "source_digest": source_digest(job.source),
         "commit": head,
         "dirty": dirty,
+        "lock_digest": lock_digest(),
         "versions": versions(),
         "machine": machine(str(device)),
         "threads": torch.get_num_threads(),

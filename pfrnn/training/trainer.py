@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,8 +63,13 @@ class BlockTrainer:
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where the state is saved."""
-        return self.folder / "checkpoint.pt"
+        """Where the state is saved.
+
+        Beside the records, or in a folder below ``PFRNN_CHECKPOINTS`` that is named by all the
+        numbers depend on: where a job's own disk ends with it (Kubernetes), a lasting one.
+        """
+        lasting = os.environ.get("PFRNN_CHECKPOINTS")
+        return (Path(lasting) / self.identity if lasting else self.folder) / "checkpoint.pt"
 
     def _restore(self) -> BlockState | None:
         plain = checkpoint.load(self.checkpoint_path)

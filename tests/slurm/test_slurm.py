@@ -56,7 +56,10 @@ FAST = (
     "train:runtime=attempt",
     "train:slurm_extra=''",
 )
-pytestmark = [pytest.mark.slow]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not REQUIRED, reason="starts Slurm's daemons: run by `make test-slurm`"),
+]
 
 
 class SlurmJob(NamedTuple):
@@ -80,29 +83,22 @@ class Outcome(NamedTuple):
     jobs: list[SlurmJob]
 
 
-def unavailable(why: str) -> None:
-    """Skip, or fail where the Slurm test was asked for."""
-    if REQUIRED:
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Path]:
     """A running Slurm of our own."""
     missing = [name for name in COMMANDS if shutil.which(name) is None]
     missing += [] if Path("/usr/sbin/munged").exists() else ["munged"]
     if missing:
-        unavailable(
+        pytest.fail(
             f"{', '.join(missing)} not installed: "
             "apt-get install --no-install-recommends slurm-wlm munge"
         )
     if os.getuid() != 0:
-        unavailable("needs root: slurmd starts jobs as other users")
+        pytest.fail("needs root: slurmd starts jobs as other users")
     folder = Path(f"/tmp/pfrnn-slurm-{os.getpid()}")
     started = subprocess.run([HERE / "start", folder], capture_output=True, text=True, check=False)
     if started.returncode:
-        unavailable(started.stderr)
+        pytest.fail(started.stderr)
     try:
         yield folder
     finally:

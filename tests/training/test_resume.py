@@ -207,3 +207,19 @@ def test_without_hard_links_a_checkpoint_and_the_one_before_are_kept(tmp_path, m
         checkpoint.save(path, {"step": step})
     assert checkpoint.load(path) == {"step": 3}
     assert checkpoint.load(checkpoint.previous(path)) == {"step": 2}
+
+
+def test_checkpoints_may_lie_on_a_lasting_disk(unbroken, tmp_path, monkeypatch):
+    """A pod's disk ends with the pod: the next one finds the checkpoint by what it trains."""
+    plan, places, expected = unbroken
+    lasting = tmp_path / "lasting"
+    monkeypatch.setenv("PFRNN_CHECKPOINTS", str(lasting))
+    process = child(tmp_path / "first", places.prepared, pause=0.2)
+    for _ in range(4):
+        assert process.stdout.readline() == "saved\n"
+    process.kill()
+    process.wait()
+    assert len(list(lasting.glob("*/checkpoint.pt"))) == 1
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path / "second"))
+    assert same_numbers(expected, tmp_path / "second" / plan.blocks[0].id)
+    assert list(lasting.rglob("checkpoint*")) == []
