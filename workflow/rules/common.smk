@@ -51,6 +51,12 @@ def begin():
         )
 
 
+def start(wildcards):
+    """No input: the first thing that Snakemake asks for in a run."""
+    begin()
+    return []
+
+
 def overrides():
     """The part of `config` that changes parameters: all but the workflow's own keys."""
     return {key: value for key, value in config.items() if key not in ("tier", "strict", "fetched")}
@@ -150,6 +156,7 @@ def prepared_cards():
 
 def block_files(selection, *names):
     """Files of all blocks that a selection chooses from."""
+    begin()
     cell = CELLS[f"selection/{selection}.json"]
     return [f"{RESULTS}/{block.id}/{name}" for block in cell.blocks for name in names]
 
@@ -171,8 +178,14 @@ def records():
 
 
 def mlflow_store():
-    """The local store, unless a tracking server is named. ancient: imports change it."""
-    return [] if os.environ.get("MLFLOW_TRACKING_URI") else [ancient("mlflow.db")]
+    """The local store, unless a tracking server is named.
+
+    ancient: imports change it. A store that was deleted is no ancient one: it is created anew, and
+    then the records are imported anew.
+    """
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return []
+    return [ancient("mlflow.db") if Path("mlflow.db").exists() else "mlflow.db"]
 
 
 def sources_digest(name):
