@@ -10,6 +10,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
+import pfrnn
 from pfrnn.config import load_config
 from pfrnn.data.availability import availability
 from pfrnn.data.registry import dataset
@@ -203,8 +204,11 @@ def settings_digest():
 
 
 BEGUN = []
+# Where params.yaml and workflow/ lie: here. In a pod Snakemake unpacks the rules alone; there it is
+# the image's checkout, from which the package is installed too.
+HOME = Path() if Path("params.yaml").is_file() else Path(pfrnn.__file__).parents[1]
 try:
-    CONFIG = load_config("params.yaml", config.get("tier"), overrides())
+    CONFIG = load_config(HOME / "params.yaml", config.get("tier"), overrides())
     WHOLE_PLAN = make_plan(CONFIG)
     MISSING = unavailable()
     PLAN = available_plan()
@@ -221,7 +225,7 @@ PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 
 # Rules start the interpreter that runs Snakemake, so an environment need not be activated.
 PYTHON = shlex.quote(sys.executable)
-LOGGED = "bash workflow/scripts/logged"
+LOGGED = f"bash {HOME / 'workflow/scripts/logged'}"
 CONFIG_OPTIONS = f"--params {parameters()}"
 TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
