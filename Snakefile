@@ -28,6 +28,11 @@ include: "workflow/rules/report.smk"
 localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
 
 
+# A real run, not a dry one: DVC's lock, so that DVC doesn't read half-written outputs.
+onstart:
+    hold_dvc()
+
+
 onerror:
     logger.error(
         "Some jobs failed: the reasons stand above and in their logs. Run again when they are"

@@ -42,7 +42,7 @@ ALLOWED = {
         "devices",
         "jobfolder",
     },
-    "tracking": set(),
+    "tracking": {"plan", "training", "reporting"},
     "reporting": {"data", "maze", "evaluation", "plan"},
     "cli": None,  # the command line may call everything
 }
@@ -51,7 +51,7 @@ OWNERS = {
     "mlflow": {"tracking"},
     "matplotlib": {"reporting"},
     "snakemake": set(),
-    "dvc": set(),
+    "dvc": {"dvclock"},
     "triton": {"kernels"},
     "torch": {"functional", "kernels", "nn", "training", "cli", "provenance"},
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -29,14 +29,14 @@ class Randomness(NamedTuple):
     """Random numbers of a filter.
 
     Attributes:
-        normal: (T, ..., N, K, H) standard normal.
-        uniform: (T, ..., N, K) in [0, 1); None without resampling.
+        normal: (T, ..., N, K, H) standard normal, or the key of a fused loop's own numbers.
+        uniform: (T, ..., N, K) in [0, 1), or a key; None without resampling.
         initial: (2, ..., N, K, H) in [0, 1), hidden and cell before the first step; None starts
             at zero.
     """
 
-    normal: Tensor
-    uniform: Tensor | None
+    normal: Any
+    uniform: Any
     initial: Tensor | None = None
 
 
@@ -119,7 +119,9 @@ class ParticleCore(nn.Module):
         if randomness is None:
             raise ValueError("a particle core needs its random numbers, got None")
         cell = self.cell
-        evaluates = cell.running is not None and not self.training
+        given = None
+        if cell.running is not None and not self.training:
+            given = cell.running.given(len(x))
         output = self.run(
             cell.project(x),
             self._initial(x, randomness),
@@ -127,7 +129,7 @@ class ParticleCore(nn.Module):
             randomness.uniform,
             cell.weights(),
             cell.switches,
-            statistics=cell.running.given(len(x)) if evaluates else None,
+            statistics=given,
             valid=valid,
             bptt=self.bptt,
             particles=self.keep_particles and not last,

@@ -11,7 +11,7 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
-from pfrnn.data.prepare import load_prepared
+from pfrnn.data.store import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
@@ -92,7 +92,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
     sequences = len(prepared.splits["train"].length)
-    path = choose_path(spec, model, config, sequences)
+    path = choose_path(spec, model, config, sequences, device)
     problem = Problem(
         config=config,
         card=prepared.card,
@@ -103,6 +103,8 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         halving=job.halving,
     )
     folder = places.results / job.id
+    # Its presence means finished.
+    (folder / "run.json").unlink(missing_ok=True)
     identity = digest_of(
         {
             "job": job.parameters,
@@ -163,6 +165,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "machine": machine(str(device)),
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
+        "kernel_reason": trained.path.reason,
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,

@@ -27,6 +27,9 @@ from pfrnn.training.writers import write_history
 
 log = logging.getLogger(__name__)
 
+# Seconds between two versions of a running block's history.csv.
+_HISTORY_SECONDS = 10.0
+
 
 class BlockTrainer:
     """Trains the members of one block; state lives in ``self.state``."""
@@ -44,7 +47,7 @@ class BlockTrainer:
         Args:
             problem: data and settings.
             path: computes the steps.
-            block_members: the members; ``member.index`` is the position in this sequence.
+            block_members: the members; ``member.number`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
             identity: digest of all the numbers depend on; a checkpoint of another isn't used.
         """
@@ -59,7 +62,7 @@ class BlockTrainer:
             progress=[MemberProgress() for _ in self.members],
         )
         self._hyper: Hyper | None = None
-        self._saved = self._clock = time.monotonic()
+        self._saved = self._published = self._clock = time.monotonic()
 
     @property
     def checkpoint_path(self) -> Path:
@@ -151,7 +154,9 @@ class BlockTrainer:
         if self._hyper is None:
             self._hyper = members.hyper(live, self.device)
         problem = self.problem
-        batches = epoch_batches(live, group.epoch, problem.train.sequences, problem.batch_size)
+        batches = epoch_batches(
+            live, group.epoch, problem.train.sequences, problem.batch_size, self.device
+        )
         for index in batches[group.step :]:
             self.path.train_step(group, live, self._hyper, gather(problem.train, index))
             bar.step()
@@ -188,9 +193,16 @@ class BlockTrainer:
         passes = self.validate(group, live)
         verdict = judge(self.problem, group, live, self.state.progress, passes, self.seconds())
         self.state.history += verdict.rows
+        self._publish()
         group.remember_best(torch.tensor(verdict.improved, device=self.device))
         group.epoch += 1
         group.start_epoch()
         if verdict.stopped:
             self.state.retire(verdict.stopped)
             self._hyper = None
+
+    def _publish(self) -> None:
+        """Write history.csv now and then, so that a block in training can be watched."""
+        if time.monotonic() - self._published >= _HISTORY_SECONDS:
+            write_history(self.folder / "history.csv", self.state.history)
+            self._published = time.monotonic()

@@ -160,6 +160,37 @@ def test_checkpoint_of_other_parameters_is_not_used(unbroken, tmp_path, caplog):
     assert same_numbers(expected, folder)
 
 
+def test_unfinished_rerun_does_not_look_finished(unbroken, tmp_path, monkeypatch):
+    plan, places, _ = unbroken
+    folder = tmp_path / plan.blocks[0].id
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+
+    def fail(self):
+        raise RuntimeError("stopped here")
+
+    monkeypatch.setattr(BlockTrainer, "run", fail)
+    with pytest.raises(RuntimeError, match="stopped here"):
+        train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert not (folder / "run.json").exists()
+
+
+def test_history_can_be_watched(tmp_path, monkeypatch):
+    plan = toys.study(PATCH, {"execution": {"checkpoint_minutes": 60}})
+    places = toys.prepared_places(plan, tmp_path)
+    monkeypatch.setattr("pfrnn.training.trainer._HISTORY_SECONDS", 0.0)
+    rows = []
+    publish = BlockTrainer._publish
+
+    def watched(self):
+        publish(self)
+        rows.append(len((self.folder / "history.csv").read_text().splitlines()) - 1)
+
+    monkeypatch.setattr(BlockTrainer, "_publish", watched)
+    train_block(plan, plan.blocks[0].id, places)
+    assert rows == [2, 4, 6, 8]
+
+
 def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
     plan = toys.study(PATCH, {"execution": {"checkpoint_minutes": 60}})
     places = toys.prepared_places(plan, tmp_path)

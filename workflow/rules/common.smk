@@ -14,6 +14,7 @@ import pfrnn
 from pfrnn.config import load_config
 from pfrnn.data.availability import availability
 from pfrnn.data.registry import dataset
+from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
@@ -122,6 +123,14 @@ def announce():
         logger.warning(f"data set {name} is left out: {reason}")
 
 
+def hold_dvc():
+    """Keep DVC away while this run lives."""
+    try:
+        hold_dvc_lock()
+    except PfrnnError as error:
+        raise WorkflowError(str(error)) from None
+
+
 def memory(job, attempt):
     """MB of main memory: doubled at each retry, for the job that was killed for want of it."""
     return RESOURCES[job].mem_mb * 2 ** (attempt - 1)
@@ -171,9 +180,10 @@ def records():
     """Every record of the tier, as targets.
 
     Snakemake makes a missing file again only where something asks for it: results.csv being there,
-    a final with a new digest in its path would not be missed in a clone without metadata.
+    a final with a new digest in its path would not be missed in a clone without metadata. The
+    search's checkpoints are no targets: nothing reads them, and clones don't have them.
     """
-    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
+    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in SEARCH_RECORDS]
     selections = [f"{RESULTS}/{selection}" for selection in CELLS]
     return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
 
@@ -218,8 +228,9 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
+SEARCH_RECORDS = ("run.json", "members.csv", "history.csv")
+BLOCK_FILES = (*SEARCH_RECORDS, "best.pt")
 RESOURCES = job_resources(PLAN, training_sequences(PLAN))
-BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 
