@@ -116,7 +116,7 @@ class Lookup:
     ) -> Ours | None:
         """Return our result, in the paper's unit unless another reading is asked for."""
         wanted = reading or reading_of(dataset)
-        key = (dataset, variant, size_rule, wanted.metric, wanted.divisor)
+        key = (dataset, variant, size_rule, wanted.metric, wanted.scale)
         if key not in self._found:
             rows = self._rows.get(key[:4])
             if rows is None and variant in _SAME_AS_PF_LSTM:
@@ -145,9 +145,19 @@ class Lookup:
         wanted = reading or reading_of(dataset)
         card = self.evidence.cards.get(dataset, {})
         return {
-            name: values[wanted.metric] / wanted.divisor
+            name: values[wanted.metric] * wanted.scale
             for name, values in sorted(card.get("controls", {}).items())
             if math.isfinite(values.get(wanted.metric, math.nan))
+        }
+
+    def control_errors(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
+        """Standard errors of controls over the test sequences, where the card has them."""
+        wanted = reading or reading_of(dataset)
+        card = self.evidence.cards.get(dataset, {})
+        return {
+            name: values[f"{wanted.metric}_se"] * wanted.scale
+            for name, values in sorted(card.get("controls", {}).items())
+            if math.isfinite(values.get(f"{wanted.metric}_se", math.nan))
         }
 
     def why_not_run(self, dataset: str, variant: str, size_rule: str) -> str:
@@ -172,12 +182,12 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     first = {str(name): value for name, value in rows.iloc[0].items()}
     if finite.empty:
         return None
-    values = tuple(float(value) / reading.divisor for value in finite["value"])
+    values = tuple(float(value) * reading.scale for value in finite["value"])
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
         seeds=tuple(str(seed) for seed in finite["seed"]),
-        errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
+        errors=tuple(float(value) * reading.scale for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
         n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),

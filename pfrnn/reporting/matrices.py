@@ -12,6 +12,7 @@ from pfrnn.reporting.numbers import (
     interval_text,
     number,
     plain,
+    scored,
     seconds_text,
     significant,
 )
@@ -99,6 +100,7 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("commit", str(row["commit"])),
         ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
         ("rebuild", rebuild_command(tier, str(row["final_id"]))),
+        ("by hand", f"pfrnn final {row['final_id']} --tier {tier}"),
     ]
     title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
     return Record(title, tuple(lines))
@@ -224,9 +226,23 @@ def control_rows(lookup: Lookup, columns: tuple[Column, ...]) -> list[MatrixRow]
         for column in columns:
             value = controls[column.dataset].get(name)
             digits = decimals_for(value) if value is not None else 2
-            views.append(CellView(column.dataset, number(value, digits), sort=plain(value)))
+            error = lookup.control_errors(column.dataset).get(name)
+            spread = error_text(error, digits)
+            views.append(CellView(column.dataset, scored(value, digits), spread, sort=plain(value)))
         rows.append(MatrixRow(f"control: {name.replace('_', ' ')}", "", tuple(views), True))
     return rows
+
+
+def control_spread(control: dict[str, float], metric: str, digits: int) -> str:
+    """Write a control's standard error over the test sequences; empty when it has none."""
+    return error_text(control.get(f"{metric}_se"), digits)
+
+
+def error_text(error: float | None, digits: int) -> str:
+    """Write a standard error; empty when there is none."""
+    if error is None or not math.isfinite(error):
+        return ""
+    return f"± {scored(error, digits)} (standard error)"
 
 
 def table_note(lookup: Lookup, columns: tuple[Column, ...]) -> str:
