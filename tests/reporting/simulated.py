@@ -223,7 +223,9 @@ def _write_final(final: Path, group: pd.DataFrame) -> None:
     dataset, name = str(group["dataset"].iloc[0]), str(group["variant"].iloc[0])
     rng = np.random.default_rng(list(final.name.encode()))
     repetitions = sorted(set(group["repetition"]))
-    (final / "run.json").write_text(json.dumps({"wall_seconds": 100.0}), encoding="utf-8")
+    (final / "run.json").write_text(
+        json.dumps({"wall_seconds": 100.0, "finished": "2026-11-28"}), encoding="utf-8"
+    )
     members = pd.DataFrame({column: [""] * len(repetitions) for column in MEMBER_COLUMNS})
     members["status"] = "early_stopped"
     members.to_csv(final / "members.csv", index=False)

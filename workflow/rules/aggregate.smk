@@ -5,7 +5,7 @@ rule aggregate:
     input:
         final_files("run.json", "test.csv"),
     output:
-        f"{RESULTS}/results.csv",
+        report(f"{RESULTS}/results.csv", caption="../captions/results.rst", category="Tables"),
     params:
         source=source_digest("pfrnn.evaluation.aggregate"),
         missing=MISSING,
