@@ -31,9 +31,9 @@ include: "workflow/rules/report.smk"
 localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
 
 
-# A real run, not a dry one: the kernel lock by which `pfrnn unlock` tells it from a killed run.
+# A real run, not a dry one: DVC's lock, so that DVC doesn't read half-written outputs.
 onstart:
-    hold_run_lock()
+    hold_dvc()
 
 
 onerror:

@@ -29,9 +29,20 @@ ALLOWED = {
     "workload": {"data", "plan"},
     "progress": {"plan"},
     "devices": set(),
+    "jobfolder": set(),
     "schema": {"data"},
-    "training": {"functional", "kernels", "nn", "data", "maze", "evaluation", "plan", "devices"},
-    "tracking": set(),
+    "training": {
+        "functional",
+        "kernels",
+        "nn",
+        "data",
+        "maze",
+        "evaluation",
+        "plan",
+        "devices",
+        "jobfolder",
+    },
+    "tracking": {"plan", "training", "reporting"},
     "reporting": {"data", "maze", "evaluation", "plan"},
     "cli": None,  # the command line may call everything
 }
@@ -40,7 +51,7 @@ OWNERS = {
     "mlflow": {"tracking"},
     "matplotlib": {"reporting"},
     "snakemake": set(),
-    "dvc": set(),
+    "dvc": {"dvclock"},
     "triton": {"kernels"},
     "torch": {"functional", "kernels", "nn", "training", "cli", "provenance"},
 }

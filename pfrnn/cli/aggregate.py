@@ -37,10 +37,12 @@ def run(parsed: argparse.Namespace) -> int:
     """Aggregate; say what is absent."""
     from pfrnn.cli._plan import planned
     from pfrnn.evaluation.aggregate import aggregate
+    from pfrnn.evaluation.compared import write_compared
 
     plan, places = planned(parsed)
     missing = [entry.partition("=")[0] for entry in parsed.missing]
     done = aggregate(plan, places.results, missing)
+    write_compared(plan, places.results)
     for final_id in done.absent:
         print(f"absent: {final_id}", file=sys.stderr)
     print(f"{places.results / 'results.csv'}: {done.rows} rows from {done.finals} finals")

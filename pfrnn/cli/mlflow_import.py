@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pfrnn.config import TIERS
-from pfrnn.errors import ConfigError
+from pfrnn.errors import ConfigError, RecordError
 from pfrnn.files import write_json
+
+if TYPE_CHECKING:
+    from pfrnn.plan import Plan
 
 
 def add_parser(commands: Any) -> None:
@@ -19,24 +23,69 @@ def add_parser(commands: Any) -> None:
         help="bring MLflow up to date with the run records",
         description="Import finished jobs into MLflow: the local store mlflow.db, or the server "
         "that MLFLOW_TRACKING_URI names. Importing twice changes nothing.",
-        epilog="Example: pfrnn mlflow-import --tier quick",
+        epilog="Example: pfrnn mlflow-import --tier quick --watch",
     )
     parser.add_argument("--tier", choices=TIERS, help="import results/TIER (default: all tiers)")
     parser.add_argument("--results", type=Path, help="import this folder")
+    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
     parser.add_argument("--out", type=Path, help="write a summary to this JSON file")
     parser.add_argument(
         "--create-store", action="store_true", help="only create or migrate the store's tables"
+    )
+    parser.add_argument("--no-models", action="store_true", help="log no model")
+    parser.add_argument(
+        "--or-later", action="store_true", help="a store that can't be reached is no failure"
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=30.0,
+        metavar="SECONDS",
+        help="go on until interrupted, also with jobs in training (default: every 30 s)",
     )
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Create the store, import, write the summary; each as asked."""
+    if parsed.watch is not None:
+        _watch(parsed)
     from pfrnn.tracking.importer import one_at_a_time
+    from pfrnn.tracking.store import StoreError
 
     folders = _folders(parsed)
-    with one_at_a_time(Path("results")):
-        return _import(parsed, folders)
+    try:
+        with one_at_a_time(Path("results")):
+            _import(parsed, folders)
+    except StoreError as error:
+        if not parsed.or_later:
+            raise
+        print(f"not imported: {error}", file=sys.stderr)
+    if parsed.out:
+        write_json(parsed.out, {"jobs": _count(folders)})
+    return 0
+
+
+def _watch(parsed: argparse.Namespace) -> None:
+    """Import again and again, until interrupted; a store that is away is waited for."""
+    from pfrnn.tracking.importer import one_at_a_time
+    from pfrnn.tracking.store import StoreError
+
+    while True:
+        try:
+            with one_at_a_time(Path("results")):
+                _import(parsed, _folders(parsed), live=True)
+        except (StoreError, RecordError) as error:
+            # A record that was just being written is whole in the next round.
+            print(f"not imported: {error}", file=sys.stderr, flush=True)
+        time.sleep(parsed.watch)
+
+
+def _count(folders: list[Path]) -> int:
+    from pfrnn.tracking.jobs import record_folders
+
+    return sum(len(record_folders(folder)) for folder in folders)
 
 
 def _folders(parsed: argparse.Namespace) -> list[Path]:
@@ -50,8 +99,9 @@ def _folders(parsed: argparse.Namespace) -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
-def _import(parsed: argparse.Namespace, folders: list[Path]) -> int:
-    from pfrnn.tracking.importer import import_results
+def _import(parsed: argparse.Namespace, folders: list[Path], live: bool = False) -> None:
+    from pfrnn.tracking.attachments import Attacher, feeds
+    from pfrnn.tracking.importer import Options, import_results
     from pfrnn.tracking.store import DEFAULT_URI, MlflowStore, create_store, tracking_uri
 
     uri = tracking_uri()
@@ -59,16 +109,28 @@ def _import(parsed: argparse.Namespace, folders: list[Path]) -> int:
     if parsed.create_store or fresh:
         create_store(uri)
     if parsed.create_store:
-        return 0
+        return
     store = MlflowStore(uri)
-    jobs = 0
     for folder in folders:
-        done = import_results(folder, store, lambda key: print(f"imported {key}", file=sys.stderr))
-        jobs += done.imported + done.unchanged
+        plan = _plan(parsed.params, folder.name)
+        options = Options(
+            report=lambda key: print(f"imported {key}", file=sys.stderr, flush=True),
+            cells=feeds(plan) if plan else {},
+            attach=Attacher(folder, plan, not parsed.no_models),
+            live=live,
+        )
+        done = import_results(folder, store, options)
         print(
             f"{folder}: {done.imported} jobs imported ({done.runs} runs), "
-            f"{done.unchanged} unchanged"
+            f"{done.unchanged} unchanged",
+            flush=True,
         )
-    if parsed.out:
-        write_json(parsed.out, {"jobs": jobs})
-    return 0
+
+
+def _plan(params: str, tier: str) -> Plan | None:
+    """The tier's plan; None for a folder that no configuration here describes."""
+    from pfrnn.plan import load_plan
+
+    if tier not in TIERS or not all(Path(name).is_file() for name in params.split(",")):
+        return None
+    return load_plan(params, tier)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pfrnn.data.base import Protocol
 
 
 def add_parser(commands: Any) -> None:
@@ -14,10 +17,12 @@ def add_parser(commands: Any) -> None:
         help="turn one data set's raw files into arrays",
         description="Prepare one data set by its protocol in params.yaml: splits, windows, "
         "scaling, controls. Writes arrays.npz and card.json.",
-        epilog="Example: pfrnn prepare air --out data/prepared/air --tier quick",
+        epilog="Example: pfrnn prepare air --tier quick",
     )
     parser.add_argument("name", metavar="NAME", help="the data set")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="default: the plan's folder in data/prepared"
+    )
     parser.add_argument("--tier", metavar="T", help="default: the tier that params.yaml names")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), metavar="FILE")
     parser.add_argument("--raw-dir", type=Path, default=Path("data/raw"), metavar="DIR")
@@ -32,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.params, arguments.tier)
     values = protocol(arguments.name, config.datasets.get(arguments.name, {}))
-    card = prepare(arguments.name, values, config.seed, arguments.raw_dir, arguments.out)
+    out = arguments.out or _planned_folder(arguments.name, values, config.seed)
+    card = prepare(arguments.name, values, config.seed, arguments.raw_dir, out)
     counts = ", ".join(f"{split} {count}" for split, count in card.sequences.items())
     print(f"{card.name}: {card.state}; sequences: {counts}; steps {card.max_length}")
     for name, scores in card.controls.items():
@@ -41,5 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     for note in card.notes:
         print(f"  {note}")
-    print(f"  {arguments.out} (digest {card.arrays_digest[:12]})")
+    print(f"  {out} (digest {card.arrays_digest[:12]})")
     return 0
+
+
+def _planned_folder(name: str, values: Protocol, seed: int) -> Path:
+    """Return where the workflow looks for a set's arrays."""
+    from pfrnn.data.base import protocol_digest
+
+    return Path("data") / "prepared" / f"{name}-{protocol_digest(name, values, seed)}"

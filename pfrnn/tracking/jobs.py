@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from pfrnn.files import read_json, sha256_file
 
 CURVE_POINTS = 30
 RECORD_FILES = ("run.json", "members.csv", "history.csv", "test.csv")
+# What a member shares with its job and is searched by.
+_JOB_SETTINGS = ("dataset", "variant", "hidden_size", "particles", "batch_size")
 _MEMBER_SETTINGS = ("learning_rate", "clip", "l2", "repetition", "seed")
 
 Curve = tuple[tuple[int, float], ...]
@@ -40,6 +42,7 @@ class Job(NamedTuple):
         experiment: the data set.
         digest: of the record's files; equal digests mean nothing to do.
         finished_ms: when ``run.json`` was written, milliseconds since 1970.
+        running: the job is still training: what its history holds so far.
     """
 
     key: str
@@ -50,6 +53,7 @@ class Job(NamedTuple):
     metrics: Mapping[str, float]
     members: tuple[Member, ...]
     finished_ms: int
+    running: bool = False
 
 
 def record_folders(results: Path) -> list[Path]:
@@ -74,8 +78,14 @@ def record_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def read_job(folder: Path, results: Path) -> Job:
-    """Read one record folder."""
+def read_job(folder: Path, results: Path, cells: Sequence[str] = ()) -> Job:
+    """Read one record folder.
+
+    Args:
+        folder: the job's.
+        results: ``results/<tier>``.
+        cells: names of the tables' cells that it feeds, for a tag.
+    """
     run = _read_run(folder)
     kind, experiment, variant = folder.relative_to(results).parts[:3]
     shared = _flat({key: value for key, value in run.items() if not isinstance(value, list)})
@@ -84,11 +94,14 @@ def read_job(folder: Path, results: Path) -> Job:
         "kind": kind,
         "variant": variant if kind == "search" else variant.rsplit("-", 2)[0],
         "job": folder.relative_to(results).as_posix(),
+        "cells": ", ".join(cells),
     }
-    histories = _histories(folder)
+    tags |= _origin(shared)
+    setting = {name: shared[name] for name in _JOB_SETTINGS if name in shared}
+    histories = read_histories(folder)
     tests = _tests(folder)
     members = tuple(
-        _member(row, kind, tags, histories.get(row["member"], []), tests)
+        _member(row, kind, tags, setting, histories.get(row["member"], []), tests)
         for row in _rows(folder / "members.csv")
     )
     scores = [score for member in members if (score := member.metrics.get("val_score")) is not None]
@@ -97,7 +110,7 @@ def read_job(folder: Path, results: Path) -> Job:
         experiment=experiment,
         digest=record_digest(folder),
         parameters=shared,
-        tags=tags | _origin(shared),
+        tags=tags,
         metrics={"best_val_score": min(scores)} if scores else {},
         members=members,
         finished_ms=int((folder / "run.json").stat().st_mtime * 1000),
@@ -131,11 +144,12 @@ def _member(
     row: Mapping[str, str],
     kind: str,
     tags: Mapping[str, str],
+    shared: Mapping[str, str],
     history: list[dict[str, str]],
     tests: Mapping[str, Mapping[str, float]],
 ) -> Member:
     name = f"repetition {row['repetition']}" if kind == "final" else f"member {row['member']}"
-    settings = {key: row[key] for key in _MEMBER_SETTINGS if row.get(key)}
+    settings = {**shared, **{key: row[key] for key in _MEMBER_SETTINGS if row.get(key)}}
     left = {
         key: value
         for key, value in row.items()
@@ -146,20 +160,20 @@ def _member(
     if kind == "final":
         metrics |= tests.get(row["repetition"], {})
     member_tags = {**tags, "status": row.get("status", "")}
-    return Member(name, settings, member_tags, metrics, _curves(history, best))
+    return Member(name, settings, member_tags, metrics, curves(history, best))
 
 
-def _curves(history: list[dict[str, str]], best: int | None) -> dict[str, Curve]:
+def curves(history: list[dict[str, str]], best: int | None) -> dict[str, Curve]:
     """Thinned curves of one member; the best epoch is always among the points."""
     rows = thin(
         history, CURVE_POINTS, keep=lambda row: best is not None and int(row["epoch"]) == best
     )
-    curves: dict[str, list[tuple[int, float]]] = {}
+    found: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         values = {key: value for key, value in row.items() if key not in ("member", "epoch")}
         for key, value in _numbers(values).items():
-            curves.setdefault(f"curve/{key}", []).append((int(row["epoch"]), value))
-    return {key: tuple(points) for key, points in curves.items()}
+            found.setdefault(f"curve/{key}", []).append((int(row["epoch"]), value))
+    return {key: tuple(points) for key, points in found.items()}
 
 
 def thin(
@@ -181,7 +195,8 @@ def thin(
     return [rows[index] for index in sorted(chosen)]
 
 
-def _histories(folder: Path) -> dict[str, list[dict[str, str]]]:
+def read_histories(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Rows of history.csv by member."""
     histories: dict[str, list[dict[str, str]]] = {}
     for row in _rows(folder / "history.csv"):
         histories.setdefault(row["member"], []).append(row)

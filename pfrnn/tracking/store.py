@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pfrnn.errors import PfrnnError
+from pfrnn.tracking.importer import Attachments
 from pfrnn.tracking.jobs import Job, Member
+from pfrnn.tracking.registry import log_model
 
 DEFAULT_URI = "sqlite:///mlflow.db"
-_METRICS_A_CALL = 1000
+# A call takes 1,000 entries in all, of them 100 parameters and 100 tags.
+_METRICS_A_CALL = 750
 _PARAMS_A_CALL = 100
 _LONGEST_VALUE = 500
+
+
+class StoreError(PfrnnError):
+    """The tracking store can't be reached; the records are not touched by that."""
 
 
 def tracking_uri() -> str:
@@ -50,49 +58,43 @@ class MlflowStore:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
 
-        try:
+        self._uri = uri
+        with _in_words(uri):
             self._client = MlflowClient(tracking_uri=uri)
             self._experiments = {
                 experiment.name: experiment.experiment_id
                 for experiment in self._client.search_experiments()
             }
-        except (MlflowException, OSError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise PfrnnError(
-                f"no MLflow store answers at {uri}: {first}; the records on disk are complete, "
-                "import them later with: pfrnn mlflow-import"
-            ) from error
 
     def imported(self, experiment: str) -> dict[str, str]:
         """Return {job key: digest} of the jobs that stand completely in an experiment."""
         complete = "tags.`pfrnn.complete` = 'yes'"
-        return {
-            run.data.tags["pfrnn.key"]: run.data.tags["pfrnn.digest"]
-            for run in self._search(experiment, complete)
-        }
+        with _in_words(self._uri):
+            return {
+                run.data.tags["pfrnn.key"]: run.data.tags["pfrnn.digest"]
+                for run in self._search(experiment, complete)
+            }
 
-    def replace(self, job: Job) -> None:
+    def replace(self, job: Job, attached: Attachments) -> None:
         """Remove a job's older runs, also half-written ones, and write its runs."""
-        for run in self._search(job.experiment, f"tags.`pfrnn.key` = '{job.key}'"):
-            self._client.delete_run(run.info.run_id)
-        parent = self._write(
-            job,
-            Member(
-                name=job.key.split("/", 3)[3],
-                parameters=job.parameters,
-                tags={**job.tags, "pfrnn.digest": job.digest},
-                metrics=job.metrics,
-                curves={},
-            ),
-        )
-        origin = {key: job.tags[key] for key in ("commit", "data_digest") if key in job.tags}
-        for member in job.members:
-            tags = {**member.tags, **origin, "mlflow.parentRunId": parent}
-            self._write(job, member._replace(tags=tags))
-        # Last of all: a parent without this tag is taken for half-written, and replaced.
-        self._client.set_tag(parent, "pfrnn.complete", "yes")
+        with _in_words(self._uri):
+            for run in self._search(job.experiment, f"tags.`pfrnn.key` = '{job.key}'"):
+                self._client.delete_run(run.info.run_id)
+            parent = self._create(job, job.key.split("/", 3)[3], {})
+            for path in attached.files:
+                self._client.log_artifact(parent, str(path))
+            if attached.model:
+                log_model(self._client, self._uri, parent, attached.model)
+            for member in job.members:
+                child = self._create(job, member.name, {"mlflow.parentRunId": parent})
+                self._log(child, job, member)
+                self._end(child, job)
+            # Last of all: a parent without this tag is taken for half-written, and replaced.
+            tags = {**job.tags, "pfrnn.digest": job.digest, "pfrnn.complete": "yes"}
+            whole = Member(job.key, job.parameters, tags, job.metrics, {})
+            self._log(parent, job, whole)
+            self._end(parent, job)
 
     def _search(self, experiment: str, filter_string: str) -> list[Any]:
         experiment_id = self._experiment(experiment)
@@ -108,30 +110,65 @@ class MlflowStore:
                 return found
 
     def _experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
         if name not in self._experiments:
-            self._experiments[name] = self._client.create_experiment(name)
+            try:
+                self._experiments[name] = self._client.create_experiment(name)
+            except MlflowException:
+                # Another import was faster.
+                known = self._client.get_experiment_by_name(name)
+                if known is None:
+                    raise
+                self._experiments[name] = known.experiment_id
         return self._experiments[name]
 
-    def _write(self, job: Job, member: Member) -> str:
-        from mlflow.entities import Metric, Param
-
+    def _create(self, job: Job, name: str, tags: Mapping[str, str]) -> str:
         created = self._client.create_run(
             self._experiment(job.experiment),
             start_time=job.finished_ms,
-            tags={**_clipped(member.tags), "pfrnn.key": job.key},
-            run_name=member.name,
+            tags={**tags, "pfrnn.key": job.key},
+            run_name=name,
         )
         run_id: str = created.info.run_id
+        return run_id
+
+    def _end(self, run_id: str, job: Job) -> None:
+        if not job.running:
+            self._client.set_terminated(run_id, end_time=job.finished_ms)
+
+    def _log(self, run_id: str, job: Job, member: Member) -> None:
+        """Write parameters, tags and metrics; as a rule in one call."""
+        from mlflow.entities import Metric, Param, RunTag
+
         params = [Param(key, value) for key, value in _clipped(member.parameters).items()]
         metrics = [Metric(k, v, job.finished_ms, 0) for k, v in member.metrics.items()]
         for key, points in member.curves.items():
             metrics += [Metric(key, value, job.finished_ms, step) for step, value in points]
-        for part in _batches(params, _PARAMS_A_CALL):
-            self._client.log_batch(run_id, params=part)
-        for part in _batches(metrics, _METRICS_A_CALL):
+        *early, last = _batches(metrics, _METRICS_A_CALL) or [[]]
+        for part in early:
             self._client.log_batch(run_id, metrics=part)
-        self._client.set_terminated(run_id, end_time=job.finished_ms)
-        return run_id
+        *first, rest = _batches(params, _PARAMS_A_CALL) or [[]]
+        for values in first:
+            self._client.log_batch(run_id, params=values)
+        # The tags come last: among a parent's is the one that calls it complete.
+        tags = [RunTag(key, value) for key, value in _clipped(member.tags).items() if value]
+        self._client.log_batch(run_id, metrics=last, params=rest, tags=tags)
+
+
+@contextmanager
+def _in_words(uri: str) -> Iterator[None]:
+    """Turn a store's failure into one sentence."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except (MlflowException, OSError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise StoreError(
+            f"no MLflow store answers at {uri}: {first}; the records on disk are complete, "
+            "import them later with: pfrnn mlflow-import"
+        ) from error
 
 
 def _clipped(values: Mapping[str, str]) -> dict[str, str]:

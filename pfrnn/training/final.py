@@ -157,5 +157,5 @@ def best_population(trained: Trained) -> Population:
     trainer = trained.trainer
     parameters, buffers = stacked_best(trained.state, trainer.members)
     return Population.of_best(
-        [member.index for member in trainer.members], parameters, buffers, trainer.device
+        [member.number for member in trainer.members], parameters, buffers, trainer.device
     )

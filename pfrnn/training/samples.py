@@ -58,7 +58,7 @@ def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with atomic_path(path) as temporary, temporary.open("wb") as target:
-        np.savez_compressed(target, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(target, allow_pickle=False, **arrays)
 
 
 def write_predictions(

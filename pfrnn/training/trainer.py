@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,9 +47,9 @@ class BlockTrainer:
         Args:
             problem: data and settings.
             path: computes the steps.
-            block_members: the members; ``member.index`` is the position in this sequence.
+            block_members: the members; ``member.number`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
-            identity: digest of parameters, data and source; a checkpoint of another is not used.
+            identity: digest of all the numbers depend on; a checkpoint of another isn't used.
         """
         self.problem = problem
         self.path = path
@@ -65,19 +66,29 @@ class BlockTrainer:
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where the state is saved."""
-        return self.folder / "checkpoint.pt"
+        """Where the state is saved.
+
+        Beside the records, or in a folder below ``PFRNN_CHECKPOINTS`` that is named by all the
+        numbers depend on: where a job's own disk ends with it (Kubernetes), a lasting one.
+        """
+        lasting = os.environ.get("PFRNN_CHECKPOINTS")
+        return (Path(lasting) / self.identity if lasting else self.folder) / "checkpoint.pt"
 
     def _restore(self) -> BlockState | None:
         plain = checkpoint.load(self.checkpoint_path)
         if plain is None:
             return None
         if plain["identity"] != self.identity:
-            # Its data, parameters or source are others: going on would mix two models.
-            log.warning("%s: of another version, starting anew", self.checkpoint_path)
+            log.warning(
+                "%s: of other parameters, data or source (%s, expected %s); starting anew",
+                self.checkpoint_path,
+                plain["identity"],
+                self.identity,
+            )
             return None
         state = BlockState.from_plain(plain, self.device)
-        log.info("going on from %s", self.checkpoint_path)
+        # A warning, because a job's log should show it without any setting.
+        log.warning("going on from %s", self.checkpoint_path)
         return state
 
     def save(self) -> None:
@@ -94,7 +105,7 @@ class BlockTrainer:
         return [self.members[index] for index in self.state.groups[0].members]
 
     def run(self) -> BlockState:
-        """Train until every member has stopped.
+        """Train until every member has stopped; the end is saved too, for the work that follows.
 
         Raises:
             StoppedError: a signal asked to stop; the state is saved.
@@ -110,7 +121,15 @@ class BlockTrainer:
                     self._epoch(request, bar)
                 except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                     self._halve(error)
+        self._keep()
+        self.save()
         return self.state
+
+    def _keep(self) -> None:
+        """Add the time since the last look at the clock to the state's."""
+        now = time.monotonic()
+        self.state.seconds += now - self._clock
+        self._clock = now
 
     def _halve(self, error: BaseException) -> None:
         """Go on with half of the population after running out of memory; else raise again."""
@@ -155,8 +174,7 @@ class BlockTrainer:
         due = now - self._saved >= 60 * self.problem.config.execution.checkpoint_minutes
         if not due and request.signal is None:
             return
-        self.state.seconds += now - self._clock
-        self._clock = now
+        self._keep()
         self.save()
         self._saved = time.monotonic()
         if request.signal is not None:

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _copy import Copy
+from _versioned import Versioned
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +34,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Copy:
         )
         raise RuntimeError(f"{done.stdout}\n{logs}")
     return copy
+
+
+@pytest.fixture(scope="session")
+def versioned(finished: Copy, tmp_path_factory: pytest.TempPathFactory) -> Versioned:
+    """The finished smoke tier as the tier that params.yaml names, taken up by DVC and pushed."""
+    repository = Versioned.of(finished.folder, tmp_path_factory.mktemp("dvc") / "repository")
+    params = repository.folder / "params.yaml"
+    params.write_text(params.read_text().replace("\ntier: gpu\n", "\ntier: smoke\n"))
+    output = repository.dvc("repro")
+    # The results are there already: DVC runs its three stages, Snakemake not one job.
+    assert output.count("Nothing to be done") == 3
+    repository.commit("results")
+    repository.dvc("push")
+    return repository

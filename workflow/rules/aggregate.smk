@@ -3,11 +3,14 @@
 
 rule aggregate:
     input:
-        final_files("run.json", "test.csv"),
+        final_files("run.json", "test.csv", "history.csv"),
     output:
         report(f"{RESULTS}/results.csv", caption="../captions/results.rst", category="Tables"),
+        # What `dvc metrics diff` and `dvc plots diff` compare.
+        f"{RESULTS}/metrics.json",
+        [f"{RESULTS}/curves/{name}.csv" for name in PREPARED],
     params:
-        source=source_digest("pfrnn.evaluation.aggregate"),
+        source=source_digest("pfrnn.evaluation.aggregate", "pfrnn.evaluation.compared"),
         missing=MISSING,
     log:
         f"{RESULTS}/logs/aggregate.log",

@@ -25,3 +25,4 @@ rule mlflow_import:
         f"{RESULTS}/logs/mlflow-import.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn mlflow-import --results {RESULTS} --out {output}"
+        " {CONFIG_OPTIONS} --or-later"

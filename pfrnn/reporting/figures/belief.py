@@ -23,7 +23,7 @@ def belief_panels(evidence: Evidence) -> list[Drawing]:
         rows = evidence.results[evidence.results["final_id"] == final]
         dataset, variant = str(rows["dataset"].iloc[0]), str(rows["variant"].iloc[0])
         for index in range(len(sample["truth"])):
-            drawings.append(_draw(sample, dataset, variant, index))
+            drawings.append(draw_belief(sample, dataset, variant, index))
     return drawings
 
 
@@ -49,7 +49,8 @@ def shown_times(sample: dict[str, Any], index: int) -> list[int]:
     return times
 
 
-def _draw(sample: dict[str, Any], dataset: str, variant: str, index: int) -> Drawing:
+def draw_belief(sample: dict[str, Any], dataset: str, variant: str, index: int) -> Drawing:
+    """Draw one trajectory at the times of :func:`shown_times`."""
     times = shown_times(sample, index)
     figure, axes = new_figure(2.05 * len(times), 2.5, columns=len(times))
     for ax, t in zip(axes[0], times, strict=True):

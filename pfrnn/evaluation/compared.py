@@ -1,0 +1,80 @@
+"""Small files by which two commits are compared: ``dvc metrics diff`` and ``dvc plots diff``.
+
+``metrics.json`` holds the mean test metric of every cell; ``curves/<data set>.csv`` how the finals
+came down on validation data. Both hold what is in the records and nothing else.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pfrnn.files import read_json, write_json, write_text
+from pfrnn.plan import Cell, Plan
+
+CURVE_COLUMNS = ("model", "epoch", "val_score")
+
+
+def write_compared(plan: Plan, results: Path) -> None:
+    """Write ``metrics.json`` and one curve table a data set of the plan below ``results``."""
+    finished = [cell for cell in plan.cells if (results / cell.final_id / "run.json").exists()]
+    table: dict[str, dict[str, Any]] = {}
+    for cell in finished:
+        table.setdefault(cell.dataset, {})[_name(cell)] = cell_metrics(results / cell.final_id)
+    write_json(results / "metrics.json", table)
+    for name in plan.protocols:
+        cells = (cell for cell in finished if cell.dataset == name)
+        rows = [row for cell in cells for row in _curve(_name(cell), results / cell.final_id)]
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerows([CURVE_COLUMNS, *rows])
+        write_text(results / "curves" / f"{name}.csv", buffer.getvalue())
+
+
+def cell_metrics(final: Path) -> dict[str, float]:
+    """Return the mean over repetitions of the tables' metric, and the repetitions' spread.
+
+    Args:
+        final: folder of a finished final.
+
+    Returns:
+        ``{metric: mean, "sd": standard deviation}`` in the metric's unit; ``sd`` is left out for
+        a single repetition, a value that isn't finite counts for nothing.
+    """
+    metric = str(read_json(final / "run.json")["metric"])
+    rows = _rows(final / "test.csv")
+    # A localisation's tables show the last step's error under the card's short name.
+    names = dict.fromkeys(row["metric"] for row in rows)
+    chosen = metric if metric in names else next(iter(names))
+    values = [float(row["value"]) for row in rows if row["metric"] == chosen and row["value"]]
+    if not values:
+        return {}
+    mean = math.fsum(values) / len(values)
+    found = {chosen: mean}
+    if len(values) > 1:
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        found["sd"] = math.sqrt(squares / (len(values) - 1))
+    return found
+
+
+def _curve(model: str, final: Path) -> Iterable[tuple[str, int, float]]:
+    """Mean validation score by epoch over the repetitions that were still training."""
+    epochs: dict[int, list[float]] = {}
+    for row in _rows(final / "history.csv"):
+        if row["val_score"]:
+            epochs.setdefault(int(row["epoch"]), []).append(float(row["val_score"]))
+    for epoch, values in sorted(epochs.items()):
+        yield model, epoch, math.fsum(values) / len(values)
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.variant}-{cell.size_rule}"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as source:
+        return list(csv.DictReader(source))
