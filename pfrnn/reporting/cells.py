@@ -51,6 +51,8 @@ class Ours(NamedTuple):
         n_test: test items; 0 when unknown.
         reading: metric and unit.
         row: the result row of the first repetition, for provenance.
+        selected: test value of the search's chosen member, as the paper probably reports; it
+            enters no mean, interval or verdict. None where there is none.
     """
 
     values: tuple[float, ...]
@@ -62,6 +64,7 @@ class Ours(NamedTuple):
     n_test: int
     reading: Reading
     row: dict[str, Any]
+    selected: float | None = None
 
     @property
     def mean(self) -> float:
@@ -183,6 +186,7 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     if finite.empty:
         return None
     values = tuple(float(value) * reading.scale for value in finite["value"])
+    selected = float(first["selected_member_value"])
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
@@ -193,6 +197,7 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
         n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
         reading=reading,
         row=first,
+        selected=selected * reading.scale if math.isfinite(selected) else None,
     )
 
 

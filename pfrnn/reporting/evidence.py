@@ -40,6 +40,7 @@ NUMERIC = (
     "passes_sd",
     "sampling_error",
     "n_test",
+    "selected_member_value",
     "parameters",
     "budget_configurations",
     "budget_epochs",

@@ -126,6 +126,7 @@ def _main_view(
         state,
         plain(ours.mean),
         records.index(ours),
+        scored(ours.selected, digits) if ours.selected is not None else "",
     )
 
 

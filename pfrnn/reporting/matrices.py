@@ -94,6 +94,7 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("parameters", significant_count(row["parameters"])),
         ("searched", _budget(row)),
         ("selected", _selected(lookup, str(row["final_id"]))),
+        ("its own test score", _selected_value(ours, digits)),
         ("final block", str(row["final_id"])),
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
@@ -139,6 +140,12 @@ def _selected(lookup: Lookup, final_id: str) -> str:
     return f"{chosen.get('block_id')}, member {chosen.get('member')}"
 
 
+def _selected_value(ours: Ours, digits: int) -> str:
+    if ours.selected is None:
+        return "none (an ensemble, or not recorded)"
+    return f"{scored(ours.selected, digits)} (one selected run; in no mean and no verdict)"
+
+
 def _budget(row: dict[str, Any]) -> str:
     return (
         f"{significant_count(row['budget_configurations'])} configurations, "
@@ -168,6 +175,7 @@ def cell_view(cell: Cell, records: Records) -> CellView:
         state=cell.state,
         sort=plain(ours.mean),
         record=records.index(ours),
+        selected=scored(ours.selected, digits) if ours.selected is not None else "",
         **common,
     )
 

@@ -20,6 +20,7 @@ class CellView(NamedTuple):
     state: str = ""
     sort: str = ""
     record: int | None = None
+    selected: str = ""
 
 
 class Column(NamedTuple):

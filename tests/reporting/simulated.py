@@ -129,6 +129,7 @@ def row(
         "passes_sd": "",
         "sampling_error": error,
         "n_test": 900,
+        "selected_member_value": "" if model.kind == "ensemble" else 0.95 * value,
         "unit": "unit",
         "data_state": "simulated" if dataset in MAZES else "whole",
         "data_digest": zlib.crc32(dataset.encode()),
