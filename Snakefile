@@ -28,9 +28,9 @@ include: "workflow/rules/report.smk"
 localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
 
 
-# A real run, not a dry one: the kernel lock by which `pfrnn unlock` tells it from a killed run.
+# A real run, not a dry one: DVC's lock, so that DVC doesn't read half-written outputs.
 onstart:
-    hold_locks()
+    hold_dvc()
 
 
 onerror:

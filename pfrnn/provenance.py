@@ -6,7 +6,9 @@ import ast
 import functools
 import hashlib
 import io
+import os
 import platform
+import re
 import subprocess
 import tokenize
 from collections.abc import Iterable
@@ -137,8 +139,15 @@ def _file_meaning(path: Path) -> str:
 
 
 def commit(root: Path | None = None) -> tuple[str, bool]:
-    """Return (commit hash, True when the working tree differs); ("unknown", False) without git."""
+    """Return (commit hash, True when the working tree differs); ("unknown", False) without git.
+
+    A container image has no git folder: there ``PFRNN_COMMIT`` names what it was built from, with
+    ``-dirty`` at its end where that was changed (Dockerfile).
+    """
     where = root or PACKAGE_ROOT.parent
+    built = os.environ.get("PFRNN_COMMIT", "")
+    if built and root is None:
+        return built.removesuffix("-dirty"), built.endswith("-dirty")
     try:
         head = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=where, capture_output=True, text=True, check=True
@@ -166,6 +175,22 @@ def versions() -> dict[str, str]:
     return found
 
 
+def lock_digest(root: Path | None = None) -> str:
+    """Digest the lock file that the environment was installed from; "unknown" without one."""
+    path = (root or PACKAGE_ROOT.parent) / "constraints.txt"
+    return sha256_file(path)[:10] if path.is_file() else "unknown"
+
+
+def driver(version_file: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """Return the NVIDIA driver's version; "unknown" where the kernel module doesn't say."""
+    try:
+        text = version_file.read_text(encoding="utf-8")
+    except OSError:
+        return "unknown"
+    found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
+    return found[1] if found else "unknown"
+
+
 def machine(device: str) -> dict[str, Any]:
     """Describe the device a result was computed on (no host name: results must compare equal)."""
     described: dict[str, Any] = {"device": device, "system": platform.system()}
@@ -177,6 +202,7 @@ def machine(device: str) -> dict[str, Any]:
             "device_name": properties.name,
             "device_memory": properties.total_memory,
             "cuda": torch.version.cuda,
+            "driver": driver(),
         }
     else:
         described["device_name"] = platform.processor() or platform.machine()

@@ -42,6 +42,20 @@ def holder(folder: Path | str = ".") -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
+def begin_run(folder: Path | str = ".") -> list[Path]:
+    """Take the run's kernel lock for good and remove the lock files of a run that was killed.
+
+    Returns:
+        The files removed.
+
+    Raises:
+        PfrnnError: a run is alive in this folder; nothing was removed.
+    """
+    if hold(folder) is None:
+        raise _alive(folder)
+    return _remove(folder)
+
+
 def stale_locks(folder: Path | str = ".") -> list[Path]:
     """Return Snakemake's lock files in ``folder``; they are stale if :func:`hold` succeeded."""
     return sorted((Path(folder) / SNAKEMAKE_LOCKS).glob("*.lock"))
@@ -58,14 +72,22 @@ def unlock(folder: Path | str = ".") -> list[Path]:
     """
     handle = hold(folder)
     if handle is None:
-        raise PfrnnError(
-            f"a run is alive in {Path(folder).resolve()} (process {holder(folder)}); "
-            "wait for it or end it first; nothing was removed"
-        )
+        raise _alive(folder)
     try:
-        found = stale_locks(folder)
-        for path in found:
-            path.unlink(missing_ok=True)
-        return found
+        return _remove(folder)
     finally:
         os.close(handle)
+
+
+def _alive(folder: Path | str) -> PfrnnError:
+    return PfrnnError(
+        f"a run is alive in {Path(folder).resolve()} (process {holder(folder)}); "
+        "wait for it or end it first; nothing was removed"
+    )
+
+
+def _remove(folder: Path | str) -> list[Path]:
+    found = stale_locks(folder)
+    for path in found:
+        path.unlink(missing_ok=True)
+    return found

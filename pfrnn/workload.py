@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -93,3 +94,56 @@ def describe(plan: Plan) -> str:
         f"at most {load.steps:,} steps; at {rate:g} steps a second at most {load.hours:.1f} hours "
         "on one device"
     )
+
+
+class Resources(NamedTuple):
+    """What one training job asks a scheduler for, at its first attempt.
+
+    Attributes:
+        gpu: devices.
+        mem_mb: main memory in MB.
+        minutes: run time at the largest number of epochs, with a margin.
+    """
+
+    gpu: int
+    mem_mb: int
+    minutes: int
+
+
+# Interpreter, torch and a CUDA context in main memory.
+_BASE_MB = 3000
+# Start, reading data, validation, test, checkpoints.
+_BASE_MINUTES = 10
+# Validation and a slower machine than the one whose rate params.yaml states.
+_MARGIN = 2.0
+
+
+def job_resources(plan: Plan, sequences: Mapping[str, int]) -> dict[str, Resources]:
+    """Estimate what every block and final of a plan needs, by its id.
+
+    Memory on the device isn't counted: a job that runs out of it splits its population. Main
+    memory holds the prepared arrays a few times over. A job that a scheduler killed for memory or
+    time gets more at its next attempt (workflow/rules/common.smk).
+
+    Args:
+        plan: what is run.
+        sequences: training sequences of each data set.
+    """
+    needs = {
+        block.id: _resources(plan, sequences, block.dataset, block.batch_size)
+        for block in plan.blocks
+    }
+    for cell in plan.cells:
+        smallest = min(plan.config.for_dataset(cell.dataset).grid.batch_size)
+        needs[cell.final_id] = _resources(plan, sequences, cell.dataset, smallest)
+    return needs
+
+
+def _resources(plan: Plan, sequences: Mapping[str, int], name: str, batch: int) -> Resources:
+    config = plan.config.for_dataset(name)
+    steps = config.training.max_epochs * _batches(sequences[name], batch)
+    minutes = _BASE_MINUTES + _MARGIN * steps / config.execution.steps_per_second / 60
+    # A sequence of 100 steps with 30 features takes 12 kB in single precision; five copies of
+    # the training split stand for all splits and what reading them needs on the way.
+    arrays = 5 * sequences[name] * 0.012
+    return Resources(1, math.ceil(_BASE_MB + arrays), math.ceil(minutes))

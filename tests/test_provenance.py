@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pfrnn.provenance import commit, meaningful_source, source_closure, source_digest
+from pfrnn.provenance import (
+    commit,
+    driver,
+    lock_digest,
+    meaningful_source,
+    source_closure,
+    source_digest,
+)
 
 
 @pytest.fixture
@@ -96,3 +103,33 @@ def test_commit_says_when_the_tree_is_dirty(tmp_path: Path) -> None:
     assert (len(head), dirty) == (40, False)
     (tmp_path / "f").write_text("2")
     assert commit(tmp_path) == (head, True)
+
+
+def test_a_container_says_what_it_was_built_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PFRNN_COMMIT", "0123abc")
+    assert commit() == ("0123abc", False)
+    monkeypatch.setenv("PFRNN_COMMIT", "0123abc-dirty")
+    assert commit() == ("0123abc", True)
+
+
+def test_the_lock_files_digest(tmp_path: Path) -> None:
+    assert lock_digest(tmp_path) == "unknown"
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
+    before = lock_digest(tmp_path)
+    (tmp_path / "constraints.txt").write_text("torch==2.13.1\n")
+    assert before != lock_digest(tmp_path)
+    assert len(before) == 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The two spellings of the kernel module's version file (proprietary and open module).
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC\n",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.183.01  Release Build\n",
+    ],
+)
+def test_the_drivers_version(tmp_path: Path, text: str) -> None:
+    assert driver(tmp_path / "none") == "unknown"
+    (tmp_path / "version").write_text(text + "GCC version:  gcc version 12.2.0\n")
+    assert driver(tmp_path / "version") == "535.183.01"

@@ -7,6 +7,7 @@ interrupted.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import pkgutil
 import sys
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 
 from pfrnn import __version__
 from pfrnn.errors import PfrnnError
+
+_FULL_OR_READ_ONLY = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -39,9 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PfrnnError as error:
         print(f"pfrnn {parsed.command}: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(f"pfrnn {parsed.command}: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.errno not in _FULL_OR_READ_ONLY:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        print(
+            f"pfrnn {parsed.command}: {error.strerror}{where}; free space or make the folder "
+            "writable, then run again: finished work and checkpoints are kept",
+            file=sys.stderr,
+        )
+        return 1
+    except KeyboardInterrupt:
+        print(f"pfrnn {parsed.command}: interrupted", file=sys.stderr)
+        return 130

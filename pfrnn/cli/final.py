@@ -30,12 +30,27 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Retrain and test."""
-    from pfrnn.cli._device import leased
+    from pfrnn.cli._job import run_job
     from pfrnn.cli._plan import planned
+    from pfrnn.data.store import load_card
+    from pfrnn.errors import RecordError
+    from pfrnn.files import read_json
+    from pfrnn.jobfolder import identity_of
+    from pfrnn.plan import cell_parameters
 
     plan, places = planned(parsed, "final")
-    # CUDA must see the leased device only, so torch comes after the lease.
-    with leased(parsed.device, plan.config.execution.device):
+    cell = plan.cell(parsed.final)
+    selection = places.results / cell.selection_id
+    if not selection.is_file():
+        raise RecordError(f"{selection}: missing; run `pfrnn select {cell.selection_id}` first")
+    data = load_card(places.prepared / plan.prepared_id(cell.dataset)).arrays_digest
+    identity = identity_of(
+        cell_parameters(plan, cell), data, "pfrnn.training.final", read_json(selection)
+    )
+
+    def train() -> None:
         from pfrnn.training.final import run_final
 
         run_final(plan, parsed.final, places, parsed.device)
+
+    run_job(parsed, plan, places, identity, train)

@@ -30,12 +30,20 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Train the block."""
-    from pfrnn.cli._device import leased
+    from pfrnn.cli._job import run_job
     from pfrnn.cli._plan import planned
+    from pfrnn.data.store import load_card
+    from pfrnn.jobfolder import identity_of
+    from pfrnn.plan import block_parameters
 
     plan, places = planned(parsed, "block")
-    # CUDA must see the leased device only, so torch comes after the lease.
-    with leased(parsed.device, plan.config.execution.device):
+    block = plan.block(parsed.block)
+    data = load_card(places.prepared / plan.prepared_id(block.dataset)).arrays_digest
+    identity = identity_of(block_parameters(plan, block), data, "pfrnn.training.block")
+
+    def train() -> None:
         from pfrnn.training.block import train_block
 
         train_block(plan, parsed.block, places, parsed.device)
+
+    run_job(parsed, plan, places, identity, train)

@@ -23,8 +23,10 @@ def mean_particle(particles: Tensor, log_weights: Tensor) -> Tensor:
         (..., D), in the wider of the two dtypes.
     """
     weights = log_weights.exp().unsqueeze(-2)
-    dtype = torch.promote_types(particles.dtype, weights.dtype)
-    return (weights.to(dtype) @ particles.to(dtype)).squeeze(-2)
+    if weights.dtype != particles.dtype:
+        dtype = torch.promote_types(particles.dtype, weights.dtype)
+        weights, particles = weights.to(dtype), particles.to(dtype)
+    return (weights @ particles).squeeze(-2)
 
 
 def covariance(particles: Tensor, log_weights: Tensor) -> Tensor:

@@ -23,14 +23,19 @@ _AXES = {"feature": (-3, -2), "particle_slot": (-3, -1)}
 
 
 def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> bool:
-    """Say whether the fused update may be used: eager, no autocast, one full-precision dtype."""
-    if noise is None or torch.compiler.is_compiling():
+    """Say whether fused code may run: eager, no autocast, no torch.func, full precision."""
+    if noise is None or torch.compiler.is_compiling() or _transforming():
         return False
     if torch.is_autocast_enabled(hidden.device.type):
         return False
     if hidden.dtype not in (torch.float32, torch.float64):
         return False
     return all(x is None or x.dtype == hidden.dtype for x in (noise, *others))
+
+
+# Functions that torch.func can transform bind their arguments by inspection at every call, which
+# costs more than the step's arithmetic at small sizes; under torch.func the plain code runs.
+_transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 
 
 class Normed(NamedTuple):
@@ -41,6 +46,7 @@ class Normed(NamedTuple):
         centred: (..., N, K, H), minus its mean; empty without batch norm.
         scale: (..., C), gain / deviation; empty without batch norm.
         inverse: (..., C), 1 / deviation; empty without batch norm.
+        native: torch's own batch norm did it: ``centred`` is the input and ``scale`` its mean.
         statistics: of the step, or None.
     """
 
@@ -48,6 +54,7 @@ class Normed(NamedTuple):
     centred: Tensor
     scale: Tensor
     inverse: Tensor
+    native: bool = False
     statistics: Statistics | None = None
 
 
@@ -63,7 +70,9 @@ def normed_forward(
     mode = switches.batch_norm
     empty = noisy.new_empty(0)
     if mode == "none":
-        return Normed(_activate(noisy, switches.activation), empty, empty, empty, None)
+        return Normed(_activate(noisy, switches.activation), empty, empty, empty)
+    if _native(noisy, gain, shift, given, valid, mode):
+        return _native_forward(noisy, gain, shift, switches)
     statistics = None
     if given is None:
         mean, count, size = _mean(noisy, mode, valid)
@@ -78,7 +87,33 @@ def normed_forward(
     scale = inverse if gain is None else inverse * gain
     wide = spread(scale, mode)
     y = centred * wide if shift is None else torch.addcmul(spread(shift, mode), centred, wide)
-    return Normed(_activate(y, switches.activation), centred, scale, inverse, statistics)
+    activated = _activate(y, switches.activation)
+    return Normed(activated, centred, scale, inverse, False, statistics)
+
+
+def _native(
+    x: Tensor,
+    gain: Tensor | None,
+    shift: Tensor | None,
+    given: tuple[Tensor, Tensor] | None,
+    valid: Tensor | None,
+    mode: str,
+) -> bool:
+    """Say whether torch's batch norm computes the same: one model, per feature, nothing masked."""
+    plain = given is None and valid is None and mode == "feature" and x.dim() == 3
+    # One value alone has variance 0 exactly, which the inverse deviation can't tell.
+    return plain and gain is not None and shift is not None and x.shape[0] * x.shape[1] > 1
+
+
+def _native_forward(
+    x: Tensor, gain: Tensor | None, shift: Tensor | None, switches: FilterSwitches
+) -> Normed:
+    eps, rows = switches.norm_eps, x.flatten(0, 1)
+    y, mean, inverse = torch.native_batch_norm(rows, gain, shift, None, None, True, 0.0, eps)
+    variance = inverse.pow(-2.0).sub_(eps).clamp_(min=0.0)
+    statistics = Statistics(mean, variance, x.new_full((), float(rows.shape[0])))
+    activated = _activate(y, switches.activation).view_as(x)
+    return Normed(activated, x, mean, inverse, True, statistics)
 
 
 def _mean(x: Tensor, mode: str, valid: Tensor | None) -> tuple[Tensor, Tensor, Any]:
@@ -131,6 +166,12 @@ def normed_backward(
     mode = switches.batch_norm
     if mode == "none":
         return NormedGrad(grad, None, None)
+    if normed.native:
+        rows, eps = normed.centred.flatten(0, 1), switches.norm_eps
+        backward = torch.ops.aten.native_batch_norm_backward
+        saved = (gain, None, None, normed.scale, normed.inverse, True, eps, [True, True, True])
+        raw, to_gain, to_shift = backward(grad.flatten(0, 1), rows, *saved)
+        return NormedGrad(raw.view_as(grad), to_gain, to_shift)
     axes = _AXES[mode]
     centred, scale, inverse = normed.centred, normed.scale, normed.inverse
     product = grad * centred

@@ -54,13 +54,14 @@ def fused_gru_update(
     out = _Update.apply(  # type: ignore[no-untyped-call]
         hidden, x_blocks, noise, recurrent, candidate, gain, shift, switches, given, valid
     )
-    mean, variance, count = out[1:4]
+    mean, variance, count = out[1:]
     return out[0], None if mean is None else Statistics(mean, variance, count)
 
 
 class _Update(torch.autograd.Function):
     @staticmethod
     def forward(
+        ctx: Any,
         hidden: Tensor,
         x_blocks: Tensor,
         noise: Tensor,
@@ -87,16 +88,15 @@ class _Update(torch.autograd.Function):
         noisy = noisy_candidate(raw, raw_scale, noise, switches.noise_scale)
         normed = normed_forward(noisy, gain, shift, given, valid, switches)
         new = torch.addcmul(normed.activated, update, hidden - normed.activated)
-        stats = (None, None, None) if normed.statistics is None else tuple(normed.statistics)
-        return (new, *stats, blocks, inner, *normed[:4])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        hidden, _, noise, recurrent, candidate, gain, _, switches, given, valid = inputs
-        ctx.mark_non_differentiable(*[x for x in output[1:] if x is not None])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(hidden, noise, recurrent, candidate, gain, valid, *output[4:])
-        ctx.switches, ctx.own = switches, given is None
+        ctx.save_for_backward(
+            hidden, noise, recurrent, candidate, gain, valid, blocks, inner, *normed[:4]
+        )
+        ctx.switches, ctx.own, ctx.native = switches, given is None, normed.native
+        if normed.statistics is None:
+            return new, None, None, None
+        ctx.mark_non_differentiable(*normed.statistics)
+        return (new, *normed.statistics)
 
     @staticmethod
     @once_differentiable
@@ -104,7 +104,7 @@ class _Update(torch.autograd.Function):
         if grad is None:
             return (None,) * 10
         hidden, noise, recurrent, candidate, gain, valid, blocks, inner, *kept = ctx.saved_tensors
-        normed, switches = Normed(*kept), ctx.switches
+        normed, switches = Normed(kept[0], kept[1], kept[2], kept[3], ctx.native), ctx.switches
         size = hidden.shape[-1]
         update, reset, raw_scale = blocks.split_with_sizes((size,) * 3, -1)
         grads = torch.empty_like(blocks)

@@ -52,13 +52,14 @@ def fused_lstm_update(
     out = _Update.apply(  # type: ignore[no-untyped-call]
         hidden, cell, x_blocks, noise, recurrent, gain, shift, switches, given, valid
     )
-    mean, variance, count = out[2:5]
+    mean, variance, count = out[2:]
     return out[0], out[1], None if mean is None else Statistics(mean, variance, count)
 
 
 class _Update(torch.autograd.Function):
     @staticmethod
     def forward(
+        ctx: Any,
         hidden: Tensor,
         cell: Tensor,
         x_blocks: Tensor,
@@ -81,23 +82,21 @@ class _Update(torch.autograd.Function):
         normed = normed_forward(noisy, gain, shift, given, valid, switches)
         new_cell = (forget * cell).addcmul_(gate_in, normed.activated)
         squashed = tanh_of(new_cell)
-        stats = (None, None, None) if normed.statistics is None else tuple(normed.statistics)
-        return (out * squashed, new_cell, *stats, blocks, squashed, *normed[:4])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        hidden, cell, _, noise, recurrent, gain, _, switches, given, valid = inputs
-        extra = output[2:]
-        ctx.mark_non_differentiable(*[x for x in extra if x is not None])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(hidden, cell, noise, recurrent, gain, valid, *output[5:])
-        ctx.switches, ctx.own = switches, given is None
+        ctx.save_for_backward(
+            hidden, cell, noise, recurrent, gain, valid, blocks, squashed, *normed[:4]
+        )
+        ctx.switches, ctx.own, ctx.native = switches, given is None, normed.native
+        if normed.statistics is None:
+            return out * squashed, new_cell, None, None, None
+        ctx.mark_non_differentiable(*normed.statistics)
+        return (out * squashed, new_cell, *normed.statistics)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_cell: Tensor | None, *_: Any) -> Any:
         hidden, cell, noise, recurrent, gain, valid, blocks, squashed, *kept = ctx.saved_tensors
-        normed, switches = Normed(*kept), ctx.switches
+        normed, switches = Normed(kept[0], kept[1], kept[2], kept[3], ctx.native), ctx.switches
         size = hidden.shape[-1]
         parts = (size,) * 5
         gate_in, forget, out, _, raw_scale = blocks.split_with_sizes(parts, -1)

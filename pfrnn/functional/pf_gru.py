@@ -11,7 +11,7 @@ from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_gru import fused_gru_update
 from pfrnn.functional.linear import activate, split
-from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
+from pfrnn.functional.transition import add_noise, observe_and_resample, particle_product
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
 
@@ -67,8 +67,9 @@ def pf_gru_step(
     """
     x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
     hidden, own = _update(state.hidden, x_blocks, noise, weights, switches, statistics, valid)
-    log_lik = log_likelihood(hidden, weights.observation, x_observed)
-    return filter_update(state, hidden, None, log_lik, uniforms, switches, own, valid)
+    return observe_and_resample(
+        state, hidden, None, x_observed, weights.observation, uniforms, switches, own, valid
+    )
 
 
 def _update(

@@ -11,7 +11,7 @@ from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_lstm import fused_lstm_update
 from pfrnn.functional.linear import activate, split, tanh
-from pfrnn.functional.transition import add_noise, filter_update, log_likelihood, particle_product
+from pfrnn.functional.transition import add_noise, observe_and_resample, particle_product
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
 
@@ -70,8 +70,9 @@ def pf_lstm_step(
     hidden, cell, own = _update(
         state.hidden, state.cell, x_blocks, noise, weights, switches, statistics, valid
     )
-    log_lik = log_likelihood(hidden, weights.observation, x_observed)
-    return filter_update(state, hidden, cell, log_lik, uniforms, switches, own, valid)
+    return observe_and_resample(
+        state, hidden, cell, x_observed, weights.observation, uniforms, switches, own, valid
+    )
 
 
 def _update(

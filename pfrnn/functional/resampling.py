@@ -175,8 +175,18 @@ def gather(particles: Tensor, ancestors: Tensor) -> Tensor:
     Returns:
         (..., J, H).
     """
-    count = particles.shape[-2]
-    rows = ancestors.reshape(-1, ancestors.shape[-1])
-    offsets = torch.arange(rows.shape[0], device=rows.device).unsqueeze(-1) * count
-    flat = particles.flatten(0, -2).index_select(0, (rows + offsets).flatten())
-    return flat.view(*ancestors.shape, particles.shape[-1])
+    flat = flat_rows(ancestors, particles.shape[-2])
+    return particles.flatten(0, -2).index_select(0, flat).view(*ancestors.shape, -1)
+
+
+def flat_rows(ancestors: Tensor, count: int | None = None) -> Tensor:
+    """Return the rows of ancestors in particles flattened to (rows, H).
+
+    Args:
+        ancestors: (..., J) int64 in [0, count).
+        count: K; J when None.
+    """
+    rows = ancestors.flatten(0, -2) if ancestors.dim() > 1 else ancestors.unsqueeze(0)
+    width = ancestors.shape[-1] if count is None else count
+    starts = torch.arange(0, rows.shape[0] * width, width, device=rows.device)
+    return (rows + starts.unsqueeze(-1)).flatten()

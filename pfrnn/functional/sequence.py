@@ -82,7 +82,8 @@ def run_pf(
         if particles:
             hidden.append(state.hidden)
         if belief:
-            means.append(mean_particle(state.hidden, state.log_weights).to(dtype))
+            mean = mean_particle(state.hidden, state.log_weights)
+            means.append(mean if mean.dtype == dtype else mean.to(dtype))
     return FilterOutput(
         torch.stack(hidden) if particles else None,
         torch.stack(weight_list),

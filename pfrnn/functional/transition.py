@@ -8,6 +8,8 @@ from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.fused import fusable
+from pfrnn.functional.fused_filter import fused_filter
 from pfrnn.functional.linear import affine
 from pfrnn.functional.resampling import gather, identity_ancestors, resample
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
@@ -88,7 +90,18 @@ def filter_update(
         hidden = gather(hidden, drawn.ancestors)
         cell = None if cell is None else gather(cell, drawn.ancestors)
     state = PFState(hidden, cell, drawn.log_weights)
-    ancestors = drawn.ancestors
+    return _finish(previous, state, drawn.ancestors, ess, statistics, valid)
+
+
+def _finish(
+    previous: PFState,
+    state: PFState,
+    ancestors: Tensor,
+    ess: Tensor,
+    statistics: Statistics | None,
+    valid: Tensor | None,
+) -> tuple[PFState, StepInfo]:
+    """Undo the step for padded sequences; collect what happened."""
     if valid is not None:
         state = hold(previous, state, valid)
         ancestors = torch.where(valid.unsqueeze(-1), ancestors, identity_ancestors(ancestors))
@@ -97,6 +110,41 @@ def filter_update(
     if statistics is None:
         return state, StepInfo(ancestors, ess, None, None, None)
     return state, StepInfo(ancestors, ess, *statistics)
+
+
+def observe_and_resample(
+    previous: PFState,
+    hidden: Tensor,
+    cell: Tensor | None,
+    observed: Tensor,
+    observation: Tensor,
+    uniforms: Tensor | None,
+    switches: FilterSwitches,
+    statistics: Statistics | None,
+    valid: Tensor | None,
+) -> tuple[PFState, StepInfo]:
+    """Weigh moved particles by the learned f_obs, then :func:`filter_update`.
+
+    Args:
+        previous: the state before the step.
+        hidden: (..., N, K, H), moved.
+        cell: (..., N, K, H) or None, moved likewise.
+        observed: (..., N, 1), the input's share of f_obs.
+        observation: (..., H), the weight of f_obs.
+        uniforms: (..., N, K) in [0, 1).
+        switches: static choices.
+        statistics: passed on into the StepInfo.
+        valid: (..., N) bool; False keeps the previous state of a sequence.
+    """
+    tensors = (previous.log_weights, observed, observation, cell)
+    if switches.ess_threshold is not None or not fusable(hidden, hidden, *tensors):
+        log_lik = log_likelihood(hidden, observation, observed)
+        return filter_update(previous, hidden, cell, log_lik, uniforms, switches, statistics, valid)
+    hidden, cell, log_weights, ancestors, ess = fused_filter(
+        hidden, cell, previous.log_weights, observed, observation, uniforms, switches
+    )
+    state = PFState(hidden, cell, log_weights)
+    return _finish(previous, state, ancestors, ess, statistics, valid)
 
 
 def hold(previous: PFState, state: PFState, valid: Tensor) -> PFState:

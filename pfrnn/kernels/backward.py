@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.elementary import sigmoid, softplus, tanh
+from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.philox import normal_tile
 from pfrnn.kernels.tiles import (
     activate,
@@ -69,7 +69,7 @@ def resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K: tl.constexpr, KP:
     return grad - p * tl.sum(grad, 1)[:, None]
 
 
-@triton.jit(do_not_specialize=["t", "slot", "slot_before", "cut"])
+@triton.jit(do_not_specialize=["t", "slot", "slot_before", "cut", "T", "N", "P", "SLOTS"])
 def backward_kernel(
     hidden_, cell_, lw_, raw_, prior_, mean_, var_, anc_,
     x_, x_t, x_m, w_, wt_, obs_, gain_, shift_, noise_, noise_t, noise_m, seed_, step_,

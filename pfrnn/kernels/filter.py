@@ -160,8 +160,10 @@ def run_forward(
     padded = constants["HP"]
     saved = Saved(
         hidden, cell, log_weights, new(members, steps, sequences, particles, units),
-        new(members, steps, sequences, particles), new(members, steps, units), new(members, steps, units), ancestors,
-        new(members, steps, sequences), *_counts(inputs.valid, shape, count, each, projected.device),
+        new(members, steps, sequences, particles), new(members, steps, units),
+        new(members, steps, units), ancestors,
+        new(members, steps, sequences),
+        *_counts(inputs.valid, shape, count, each, projected.device),
     )  # fmt: skip
     part = new(members, 2, count, 2, padded)
     wide = padded > constants["BK"] and plan.gru
@@ -170,8 +172,8 @@ def run_forward(
     shared = _context(plan, inputs, weights, hidden)
     for t in range(-1, steps):
         forward_kernel[(count, members)](
-            hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance, ancestors,
-            saved.ess, scratch, projected, *strides(projected),
+            hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance,
+            ancestors, saved.ess, scratch, projected, *strides(projected),
             obs_=observation, gain_=gain, shift_=shift, u_=uniforms, u_t=u_t, u_m=u_m,
             count_=saved.count, count_t=saved.count.stride(0), count_m=saved.count.stride(1),
             **shared,
@@ -232,13 +234,14 @@ def run_backward(
     gl, gl_t, gl_m = _optional(grad_log_weights, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = _context(plan, inputs, weights, saved.hidden)
+    read = factors(plan, weights)
     end = steps
     for t, first, last in _launches(steps, tuning.split):
         backward_kernel[(count, members)](
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
-            saved.variance, saved.ancestors, projected, *strides(projected), wt_=factors(plan, weights), obs_=observation,
-            gain_=gain, shift_=shift, total_=saved.total, total_t=saved.total.stride(0),
-            total_m=saved.total.stride(1), gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t,
+            saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
+            obs_=observation, gain_=gain, shift_=shift, total_=saved.total,
+            total_t=saved.total.stride(0), total_m=saved.total.stride(1), gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t,
             gl_m=gl_m, gates_=gates, inner_=inner, dnorm_=carry[0], dhid_=carry[1],
             dcell_=carry[2], dlw_=carry[3], part_=carry[4], sums_=sums, dx_=dx, dobs_=dobs,
             **shared,
@@ -287,7 +290,8 @@ def _add_weight_gradient(
     tiles = (constants["HP"] // piece) ** 2
     weight_gradient_kernel[(tiles * out.shape[2] * tuning.shares, shape.members)](
         inner, gates, out, first, end - first, gates.shape[1], gates.shape[-1],
-        GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece, BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
+        GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
+        BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
         num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,
     )  # fmt: skip
 

@@ -7,10 +7,10 @@ with the noisy candidate of step t + 1 and its partial sums.
 
 Memory, member first so that the weight gradient needs no copies (all contiguous):
 hidden (M, T+1, N, K, H) after resampling; cell (M, T+1, N, K, H) before resampling, gathered when
-it is read; log_weights (M, T+1, N, K); raw (M, T, N, K, H), the noisy candidate; prior
-(M, T, N, K), log-weights before resampling; ancestors (M, T+1, N, K), row 0 the identity; ess (M, T, N); part (M, 2, P, 2, HP), sums of two steps in
-turn; mean, variance (M, T, H). Blocks of weights, gate by gate: LSTM input, forget, output,
-candidate, scale; GRU update, reset, candidate, scale.
+it is read; log_weights (M, T+1, N, K); prior (M, T, N, K), log-weights before resampling; raw
+(M, T, N, K, H), the noisy candidate; ancestors (M, T+1, N, K), row 0 the identity; ess (M, T, N);
+part (M, 2, P, 2, HP), sums of two steps in turn; mean, variance (M, T, H). Blocks of weights, gate
+by gate: LSTM input, forget, output, candidate, scale; GRU update, reset, candidate, scale.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def transition(
     return cell, moved
 
 
-@triton.jit(do_not_specialize=["t"])
+@triton.jit(do_not_specialize=["t", "T", "N", "P"])
 def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,
@@ -151,8 +151,25 @@ def forward_kernel(
             parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
             c = load_tile(cell_ + at * H, parent, unit, mask, H)
         cell, moved = transition(
-            h, c, hidden_ + at * H, row, unit, live, mask, w, x, n2, N, new, GRU, E, H,
-            HP, KP, BK, PREC,
+            h,
+            c,
+            hidden_ + at * H,
+            row,
+            unit,
+            live,
+            mask,
+            w,
+            x,
+            n2,
+            N,
+            new,
+            GRU,
+            E,
+            H,
+            HP,
+            KP,
+            BK,
+            PREC,
         )
         obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
         fit = tl.reshape(tl.sum(tl.where(mask, moved * obs[None, :], 0.0), 1), [S, KP])

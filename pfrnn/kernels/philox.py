@@ -52,7 +52,8 @@ def normal_tile(seed, step, time, row, H: tl.constexpr, HP: tl.constexpr):
         step: the training step.
         time: the time step.
         row: [R] int32, sequence * K + particle.
-        H: units. HP: units padded to a power of two, at least 16.
+        H: units.
+        HP: units padded to a power of two, at least 16.
 
     Returns:
         [R, HP] float32; columns past H hold numbers that belong to no unit.

@@ -1,4 +1,4 @@
-"""The fused filter behind the signature of the reference :func:`pfrnn.functional.sequence.run_pf`."""
+"""The fused filter behind the signature of the reference ``run_pf``."""
 
 from __future__ import annotations
 

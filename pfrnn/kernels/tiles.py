@@ -81,12 +81,10 @@ def product(
 ):  # fmt: skip
     """Multiply a tile by a weight block: out[r, n] = sum_k x[r, k] w[n * H + k].
 
-    Args:
-        x: [R, HP], zero past H; used when the block fits (HP <= BK).
-        x_base: where the same tile lies in memory, with strides ``x_row`` and ``x_unit``; larger
-            blocks read it from there in pieces of BK.
-        row: [R] row numbers in memory. live: [R], False for padding.
-        w: the block, H x H, contiguous along the summed axis (as tensor cores want it).
+    x is [R, HP], zero past H, and is used when the block fits (HP <= BK). ``x_base`` is where the
+    same tile lies in memory, at row numbers ``row`` (``live`` marks those that are not padding)
+    with strides ``x_row`` and ``x_unit``; larger blocks are read from there in pieces of BK. The
+    block w is H x H, contiguous along the summed axis, as tensor cores want it.
     """
     n = tl.arange(0, HP)
     if HP <= BK:
@@ -113,14 +111,9 @@ def product(
 def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr):
     """Combine the programs' sums and centred squares (Chan et al. 1983) in a fixed order.
 
-    Means are taken relative to the first program's, so that one pass doesn't cancel.
-
-    Args:
-        part: [P, 2, HP], sum and sum of squares about the program's own mean.
-        count: [P], values behind each. PB: programs read at once.
-
-    Returns:
-        mean [HP] and biased variance [HP].
+    Means are taken relative to the first program's, so that one pass doesn't cancel. ``part`` is
+    [P, 2, HP], sum and sum of squares about the program's own mean; ``count`` is [P], the values
+    behind each; PB programs are read at once. Returns mean and biased variance, [HP].
     """
     unit = tl.arange(0, HP)
     origin = tl.load(part + unit) / tl.maximum(tl.load(count), 1.0)
@@ -185,7 +178,10 @@ def draw(q, u, K: tl.constexpr, KP: tl.constexpr):
     """Ancestors by inverting the cumulative sum; never a particle of probability 0.
 
     Args:
-        q: [S, KP] probabilities, 0 past K. u: [S, KP] in [0, 1).
+        q: [S, KP] probabilities, 0 past K.
+        u: [S, KP] in [0, 1).
+        K: particles.
+        KP: particles padded to a power of two.
 
     Returns:
         [S, KP] int32 in [0, K): the number of cumulative sums that are at most u.
@@ -200,7 +196,7 @@ def draw(q, u, K: tl.constexpr, KP: tl.constexpr):
 
 @triton.jit
 def pick(values, ancestors, KP: tl.constexpr):
-    """values[s, ancestors[s, k]] for [S, KP] tiles: exact, one term of each sum is not zero."""
+    """Take values[s, ancestors[s, k]], all [S, KP]: exact, one term of each sum is not zero."""
     j = tl.arange(0, KP)
     chosen = ancestors[:, :, None] == j[None, None, :]
     return tl.sum(tl.where(chosen, values[:, None, :], 0.0), 2)
@@ -216,7 +212,7 @@ def collect(values, ancestors, KP: tl.constexpr):
 
 @triton.jit
 def scatter_rows(select, x):
-    """select @ x for a matrix of zeros and ones, to 2^-22: x split into two tf32 terms."""
+    """Multiply x by a matrix of zeros and ones, exact to 2^-22: x split into two tf32 terms."""
     high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     out = tl.dot(select, high, input_precision="tf32")
     return tl.dot(select, x - high, out, input_precision="tf32")

@@ -13,7 +13,7 @@ import triton.language as tl
 from pfrnn.kernels.tiles import matmul
 
 
-@triton.jit(do_not_specialize=["first", "steps"])
+@triton.jit(do_not_specialize=["first", "steps", "SLOTS"])
 def weight_gradient_kernel(
     inner_, gates_, out_, first, steps, SLOTS, PR,
     GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BI: tl.constexpr, BO: tl.constexpr,

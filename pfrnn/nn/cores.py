@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -29,14 +29,14 @@ class Randomness(NamedTuple):
     """Random numbers of a filter.
 
     Attributes:
-        normal: (T, ..., N, K, H) standard normal.
-        uniform: (T, ..., N, K) in [0, 1); None without resampling.
+        normal: (T, ..., N, K, H) standard normal, or the key of a fused loop's own numbers.
+        uniform: (T, ..., N, K) in [0, 1), or a key; None without resampling.
         initial: (2, ..., N, K, H) in [0, 1), hidden and cell before the first step; None starts
             at zero.
     """
 
-    normal: Tensor
-    uniform: Tensor | None
+    normal: Any
+    uniform: Any
     initial: Tensor | None = None
 
 

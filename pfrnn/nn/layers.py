@@ -14,6 +14,7 @@ from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import Sequences, arrange, arrange_state, check_sizes, layout, restore
 from pfrnn.nn.options import CellOptions
+from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
 
 
 class Filtered(NamedTuple):
@@ -66,6 +67,9 @@ class ParticleLayer(nn.Module):
     """
 
     cell_class: type[ParticleCell]
+    # Code written for torch.nn.LSTM asks for these.
+    bidirectional = False
+    proj_size = 0
 
     def __init__(
         self,
@@ -116,6 +120,9 @@ class ParticleLayer(nn.Module):
         if not isinstance(cell, ParticleCell):
             raise ConfigError(f"cells.{layer}: expected a particle cell, got {type(cell).__name__}")
         return cell
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: code written for torch.nn.LSTM calls this; there is no cuDNN buffer here."""
 
     def compile_step(self, backend: str | None = "inductor") -> None:
         """Compile the step of every cell (torch.compile) at its next call; None stops that.
@@ -220,7 +227,7 @@ class ParticleLayer(nn.Module):
             last = layer == self.num_layers - 1
             run = self._cell(layer).unroll(
                 data,
-                None if state is None else _layer_of(state, layer),
+                None if state is None else layer_of(state, layer),
                 None if noise is None else noise[layer],
                 None if uniforms is None else uniforms[layer],
                 valid=given.valid,
@@ -232,8 +239,8 @@ class ParticleLayer(nn.Module):
             finals.append(run.final)
             if not last and run.belief is not None:
                 data = F.dropout(run.belief, self.dropout, self.training)
-        final = _stack(finals)
-        return given, run, final if given.batched else _squeeze(final)
+        final = stack_layers(finals)
+        return given, run, final if given.batched else squeeze_batch(final)
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments, as torch.nn.LSTM does."""
@@ -243,25 +250,6 @@ class ParticleLayer(nn.Module):
             if getattr(self, name) != default:
                 text += f", {name}={getattr(self, name)}"
         return text + f", num_particles={self.num_particles}, fidelity={self.fidelity!r}"
-
-
-def _layer_of(state: PFState, layer: int) -> PFState:
-    cell = None if state.cell is None else state.cell[layer]
-    return PFState(state.hidden[layer], cell, state.log_weights[layer])
-
-
-def _stack(states: list[PFState]) -> PFState:
-    cells = [state.cell for state in states if state.cell is not None]
-    return PFState(
-        torch.stack([state.hidden for state in states]),
-        torch.stack(cells) if cells else None,
-        torch.stack([state.log_weights for state in states]),
-    )
-
-
-def _squeeze(state: PFState) -> PFState:
-    cell = None if state.cell is None else state.cell.squeeze(1)
-    return PFState(state.hidden.squeeze(1), cell, state.log_weights.squeeze(1))
 
 
 class PFLSTM(ParticleLayer):

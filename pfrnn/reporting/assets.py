@@ -13,7 +13,7 @@ from pfrnn.errors import RecordError
 
 ASSETS = {
     "tables.csv": ("paper", "78753f597e78c6a3"),
-    "index.html": ("templates", "4951d78ce1fa583c"),
+    "index.html": ("templates", "8d482c54eb8da1a0"),
     "style.css": ("templates", "e6964a52b7b35f13"),
     "page.js": ("templates", "e78c03ee137987d2"),
 }

@@ -72,12 +72,34 @@ def to_device(split: Split, device: torch.device) -> DeviceSplit:
     )
 
 
-def gather(split: DeviceSplit, index: npt.NDArray[np.int64]) -> Batch:
+class Rows(NamedTuple):
+    """Numbers of sequences, on both sides: (M, N).
+
+    Attributes:
+        host: for the lengths.
+        device: for the gather.
+    """
+
+    host: npt.NDArray[np.int64]
+    device: Tensor
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Columns from ``start`` to ``stop``, without a copy."""
+        return Rows(self.host[:, start:stop], self.device[:, start:stop])
+
+
+def rows_on(index: npt.NDArray[np.int64], device: torch.device) -> Rows:
+    """Copy sequence numbers to the device, all steps of an epoch at once."""
+    return Rows(index, torch.tensor(index, device=device))
+
+
+def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
     """Gather sequences ``index`` (M, N) of a split."""
-    host = split.host_length[index]
+    if not isinstance(index, Rows):
+        index = rows_on(index, split.x.device)
+    host, rows = split.host_length[index.host], index.device
     lengths = tuple(int(n) for n in host.max(1))
     steps = max(lengths)
-    rows = torch.tensor(index, device=split.x.device)
     # Members first in memory, so that a layer reads (M, T * N, D) without another copy.
     x = split.x[:, :steps][rows].transpose(1, 2).contiguous().transpose(0, 1)
     if split.y.dim() == 3:
@@ -112,11 +134,12 @@ def epoch_order(member: Member, epoch: int, count: int) -> npt.NDArray[np.int64]
 
 
 def epoch_batches(
-    members: Sequence[Member], epoch: int, count: int, batch_size: int
-) -> list[npt.NDArray[np.int64]]:
-    """Split the members' orders into steps of (M, N) indices; the last one may be smaller."""
+    members: Sequence[Member], epoch: int, count: int, batch_size: int, device: torch.device
+) -> list[Rows]:
+    """Split the members' orders into steps of (M, N) rows; the last one may be smaller."""
     orders = np.stack([epoch_order(member, epoch, count) for member in members])
-    return [orders[:, i : i + batch_size] for i in range(0, count, batch_size)]
+    rows = rows_on(orders, device)
+    return [rows.part(i, i + batch_size) for i in range(0, count, batch_size)]
 
 
 def evaluation_batches(count: int, size: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -41,8 +41,6 @@ class BayesianPath(PlainPath):
     truncated batch; our update gathers all truncations of a batch) divided by the batch size.
     """
 
-    name = "plain"
-
     def __init__(
         self,
         spec: NetworkSpec,

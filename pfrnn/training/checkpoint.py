@@ -38,11 +38,18 @@ def save(path: Path, state: Any) -> None:
         if path.exists():
             # A hard link first: at no moment is there no good file under one of the two names.
             previous(path).unlink(missing_ok=True)
-            os.link(path, previous(path))
+            try:
+                os.link(path, previous(path))
+            except OSError:
+                # A file system without hard links; a full disk shows in the rename that follows.
+                path.replace(previous(path))
 
 
 def _read(path: Path) -> Any:
-    digest, _, payload = path.read_bytes().partition(b"\n")
+    try:
+        digest, _, payload = path.read_bytes().partition(b"\n")
+    except OSError as error:
+        raise RecordError(f"{path}: unreadable checkpoint: {error.strerror}") from error
     if hashlib.sha256(payload).hexdigest().encode() != digest:
         raise RecordError(f"{path}: damaged checkpoint: its bytes don't match its digest")
     return torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,10 +11,11 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
-from pfrnn.data.prepare import load_prepared
+from pfrnn.data.store import load_prepared
 from pfrnn.files import atomic_path, digest_of, write_json
+from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
-from pfrnn.provenance import commit, machine, source_digest, versions
+from pfrnn.provenance import commit, lock_digest, machine, source_digest, versions
 from pfrnn.training import checkpoint
 from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
@@ -90,7 +92,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
     sequences = len(prepared.splits["train"].length)
-    path = choose_path(spec, model, config, sequences)
+    path = choose_path(spec, model, config, sequences, device)
     problem = Problem(
         config=config,
         card=prepared.card,
@@ -101,14 +103,28 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         halving=job.halving,
     )
     folder = places.results / job.id
-    identity = digest_of({"job": job.parameters, "data": prepared.card.arrays_digest})
+    # Its presence means finished.
+    (folder / "run.json").unlink(missing_ok=True)
+    identity = digest_of(
+        {
+            "job": job.parameters,
+            "data": prepared.card.arrays_digest,
+            "source": source_digest(job.source),
+            # A final's members come from a selection, which its parameters don't name.
+            "members": [[*member.setting, member.seed] for member in job.members],
+            "sizes": [job.hidden_size, job.particles, job.batch_size],
+        }
+    )
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
     write_members(folder / "members.csv", job.members, state.progress, count_parameters(path))
     parameters, buffers = stacked_best(state, job.members)
+    # Through memory: torch reports a full disk as a fault of its own, Python by its name.
+    buffer = io.BytesIO()
+    torch.save({"parameters": parameters, "buffers": buffers}, buffer)
     with atomic_path(folder / "best.pt") as temporary:
-        torch.save({"parameters": parameters, "buffers": buffers}, temporary)
+        temporary.write_bytes(buffer.getvalue())
     return Trained(trainer, state, path, prepared)
 
 
@@ -118,7 +134,7 @@ def count_parameters(path: ComputePath) -> int:
 
 
 def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more: Any) -> None:
-    """Write run.json, last of all files, and remove the checkpoint."""
+    """Write run.json, last of all files, seal the records and remove the checkpoint."""
     folder = places.results / job.id
     card = trained.prepared.card
     head, dirty = commit()
@@ -144,14 +160,21 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "source_digest": source_digest(job.source),
         "commit": head,
         "dirty": dirty,
+        "lock_digest": lock_digest(),
         "versions": versions(),
         "machine": machine(str(device)),
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
+        "kernel_reason": trained.path.reason,
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,
         **more,
     }
     write_json(folder / "run.json", record)
+    # In this order: a kill between any two lines costs no training.
+    seal(
+        folder,
+        identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection")),
+    )
     checkpoint.remove(trained.trainer.checkpoint_path)

@@ -43,6 +43,7 @@ class ComputePath(Protocol):
     """What the training loop needs from a path."""
 
     name: str
+    reason: str
     stochastic: bool  # whether two evaluations with different noise differ
     spec: NetworkSpec
     weights: LossWeights
@@ -71,6 +72,7 @@ class PlainPath:
     """Eager torch on any device."""
 
     name = "plain"
+    reason = "torch's eager mode"
 
     def __init__(self, spec: NetworkSpec, weights: LossWeights, training: Training) -> None:
         self.spec = spec

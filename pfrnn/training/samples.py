@@ -25,6 +25,7 @@ import torch
 from pfrnn.data.base import PreparedCard, Split
 from pfrnn.files import atomic_path
 from pfrnn.training.batches import gather, to_device
+from pfrnn.training.choose import particle_path
 from pfrnn.training.path import PlainPath
 from pfrnn.training.population import Population
 
@@ -89,8 +90,9 @@ def write_predictions(
 def write_belief(path: Path, split: Split, trained: Trained, population: Population) -> None:
     """Write belief.npz: the first repetition's particles on some test sequences."""
     card, spec = trained.prepared.card, trained.path.spec
-    keeping = PlainPath(
-        spec._replace(keep_particles=True), trained.path.weights, trained.path.training
+    keeping = particle_path(
+        PlainPath(spec._replace(keep_particles=True), trained.path.weights, trained.path.training),
+        population.device,
     )
     rows = spread(len(split.length), BELIEFS)
     batch = gather(to_device(split, population.device), rows[None, :])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from pfrnn.errors import RecordError
 from pfrnn.training import checkpoint, members
 from pfrnn.training.batches import epoch_batches, gather
 from pfrnn.training.evaluate import Evaluated, evaluate
@@ -26,6 +26,9 @@ from pfrnn.training.state import BlockState, MemberProgress
 from pfrnn.training.writers import write_history
 
 log = logging.getLogger(__name__)
+
+# Seconds between two versions of a running block's history.csv.
+_HISTORY_SECONDS = 10.0
 
 
 class BlockTrainer:
@@ -46,7 +49,7 @@ class BlockTrainer:
             path: computes the steps.
             block_members: the members; ``member.index`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
-            identity: digest of the block's parameters; a checkpoint of another is refused.
+            identity: digest of all the numbers depend on; a checkpoint of another isn't used.
         """
         self.problem = problem
         self.path = path
@@ -59,24 +62,33 @@ class BlockTrainer:
             progress=[MemberProgress() for _ in self.members],
         )
         self._hyper: Hyper | None = None
-        self._saved = self._clock = time.monotonic()
+        self._saved = self._published = self._clock = time.monotonic()
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where the state is saved."""
-        return self.folder / "checkpoint.pt"
+        """Where the state is saved.
+
+        Beside the records, or in a folder below ``PFRNN_CHECKPOINTS`` that is named by all the
+        numbers depend on: where a job's own disk ends with it (Kubernetes), a lasting one.
+        """
+        lasting = os.environ.get("PFRNN_CHECKPOINTS")
+        return (Path(lasting) / self.identity if lasting else self.folder) / "checkpoint.pt"
 
     def _restore(self) -> BlockState | None:
         plain = checkpoint.load(self.checkpoint_path)
         if plain is None:
             return None
         if plain["identity"] != self.identity:
-            raise RecordError(
-                f"{self.checkpoint_path}: belongs to parameters {plain['identity']}, expected "
-                f"{self.identity}; remove the file to start anew"
+            log.warning(
+                "%s: of other parameters, data or source (%s, expected %s); starting anew",
+                self.checkpoint_path,
+                plain["identity"],
+                self.identity,
             )
+            return None
         state = BlockState.from_plain(plain, self.device)
-        log.info("going on from %s", self.checkpoint_path)
+        # A warning, because a job's log should show it without any setting.
+        log.warning("going on from %s", self.checkpoint_path)
         return state
 
     def save(self) -> None:
@@ -93,7 +105,7 @@ class BlockTrainer:
         return [self.members[index] for index in self.state.groups[0].members]
 
     def run(self) -> BlockState:
-        """Train until every member has stopped.
+        """Train until every member has stopped; the end is saved too, for the work that follows.
 
         Raises:
             StoppedError: a signal asked to stop; the state is saved.
@@ -109,7 +121,15 @@ class BlockTrainer:
                     self._epoch(request, bar)
                 except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                     self._halve(error)
+        self._keep()
+        self.save()
         return self.state
+
+    def _keep(self) -> None:
+        """Add the time since the last look at the clock to the state's."""
+        now = time.monotonic()
+        self.state.seconds += now - self._clock
+        self._clock = now
 
     def _halve(self, error: BaseException) -> None:
         """Go on with half of the population after running out of memory; else raise again."""
@@ -134,7 +154,9 @@ class BlockTrainer:
         if self._hyper is None:
             self._hyper = members.hyper(live, self.device)
         problem = self.problem
-        batches = epoch_batches(live, group.epoch, problem.train.sequences, problem.batch_size)
+        batches = epoch_batches(
+            live, group.epoch, problem.train.sequences, problem.batch_size, self.device
+        )
         for index in batches[group.step :]:
             self.path.train_step(group, live, self._hyper, gather(problem.train, index))
             bar.step()
@@ -152,8 +174,7 @@ class BlockTrainer:
         due = now - self._saved >= 60 * self.problem.config.execution.checkpoint_minutes
         if not due and request.signal is None:
             return
-        self.state.seconds += now - self._clock
-        self._clock = now
+        self._keep()
         self.save()
         self._saved = time.monotonic()
         if request.signal is not None:
@@ -172,9 +193,16 @@ class BlockTrainer:
         passes = self.validate(group, live)
         verdict = judge(self.problem, group, live, self.state.progress, passes, self.seconds())
         self.state.history += verdict.rows
+        self._publish()
         group.remember_best(torch.tensor(verdict.improved, device=self.device))
         group.epoch += 1
         group.start_epoch()
         if verdict.stopped:
             self.state.retire(verdict.stopped)
             self._hyper = None
+
+    def _publish(self) -> None:
+        """Write history.csv now and then, so that a block in training can be watched."""
+        if time.monotonic() - self._published >= _HISTORY_SECONDS:
+            write_history(self.folder / "history.csv", self.state.history)
+            self._published = time.monotonic()

@@ -103,7 +103,11 @@ def evaluate(
             out = run_pf(step, x["projected"], state, noise, uniforms, weights, switches, **options)
     generator = torch.Generator().manual_seed(99)
     total = torch.zeros((), dtype=torch.float64, device=out.log_weights.device)
-    values = {"hidden": out.hidden, "log_weights": out.log_weights, "final_hidden": out.final.hidden}
+    values = {
+        "hidden": out.hidden,
+        "log_weights": out.log_weights,
+        "final_hidden": out.final.hidden,
+    }
     if out.final.cell is not None:
         values["final_cell"] = out.final.cell
     for name, value in values.items():

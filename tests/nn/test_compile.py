@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
@@ -135,3 +137,22 @@ def test_cpu_and_cuda_agree(cls, fidelity):
     got = twin.filter(x.cuda(), moved, **{k: v.cuda() for k, v in given.items()})
     assert torch.equal(got.ancestors.cpu(), want.ancestors)
     torch.testing.assert_close(got.particles.cpu(), want.particles, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", LAYERS)
+def test_inductor_step_equals_eager(cls):
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("torch.compile's default backend needs a C++ compiler")
+    layer = cls(D, H, num_particles=K)
+    x, (noise, uniforms) = torch.randn(6, N, D), noise_of(1, 6, N)
+    results = []
+    for backend in (None, "inductor"):
+        layer.zero_grad()
+        layer.compile_step(backend)
+        output, _ = layer(x, noise=noise, uniforms=uniforms)
+        output.square().sum().backward()
+        grads = [p.grad.clone() for p in layer.parameters() if p.grad is not None]
+        results.append([output.detach(), *grads])
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import warnings
 
 import pytest
@@ -297,3 +299,20 @@ def test_bptt_cuts_the_gradient():
 def test_repr():
     text = repr(PFLSTM(D, H, 2, dropout=0.5, num_particles=K)).splitlines()[1]
     assert text == "  3, 8, num_layers=2, dropout=0.5, num_particles=5, fidelity='paper'"
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_copies_and_what_lstm_code_asks_for(cls):
+    layer = cls(D, H, 2, num_particles=K).eval()
+    layer.compile_step("aot_eager")  # must not stand in the way of copying
+    x, given = torch.randn(T, N, D), given_noise(layer, T, N)
+    twins = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))]
+    for one in (layer, *twins):
+        one.compile_step(None)
+    for twin in twins:
+        assert torch.equal(twin(x, **given)[0], layer(x, **given)[0])
+    layer.flatten_parameters()
+    assert not layer.bidirectional
+    assert layer.proj_size == 0
+    with pytest.raises(ConfigError, match="unknown option 'bidirectional'"):
+        cls(D, H, bidirectional=True, num_particles=K)

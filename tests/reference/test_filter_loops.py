@@ -11,6 +11,7 @@ import torch
 
 import pfrnn.functional.pf_gru as pf_gru
 import pfrnn.functional.pf_lstm as pf_lstm
+import pfrnn.functional.transition as transition
 from pfrnn.functional import (
     FilterSwitches,
     PFGRUWeights,
@@ -55,7 +56,7 @@ CASES = {
 def path(request, monkeypatch):
     """Both implementations of the memory update: by hand in eager mode, plain under a compiler."""
     calls = []
-    for module in (pf_lstm, pf_gru):
+    for module in (pf_lstm, pf_gru, transition):
         usual = module.fusable
         chosen = (lambda *_: False) if request.param == "plain" else usual
         monkeypatch.setattr(
@@ -167,7 +168,7 @@ def test_given_statistics_and_cut_gradient(cell, case):
 @pytest.mark.parametrize("cell", STEPS)
 def test_every_step_asks_for_its_path(cell, path):
     compare(cell, PAPER)
-    assert len(path) == T
+    assert len(path) == 2 * T  # the memory update, then the weights
 
 
 def test_the_gradient_is_really_cut():

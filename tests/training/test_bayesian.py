@@ -41,7 +41,13 @@ def _double():
 
 def bayesian(tmp_path, name="toy_regression", model="bayes_lstm", **patch):
     problem, plain = world(tmp_path, name, model, **patch)
-    path = choose_path(plain.spec, variant(model), problem.config, problem.train.sequences)
+    path = choose_path(
+        plain.spec,
+        variant(model),
+        problem.config,
+        problem.train.sequences,
+        torch.device("cpu"),
+    )
     assert isinstance(path, BayesianPath)
     return problem, path, plain
 

@@ -94,9 +94,10 @@ def test_gather_puts_time_first_and_trims_padding():
 
 def test_an_epoch_sees_every_sequence_once_in_each_members_order():
     members = final_members(SETTINGS[0], 3, 1, "air")
-    batches = epoch_batches(members, 4, 10, 4)
-    assert [batch.shape for batch in batches] == [(3, 4), (3, 4), (3, 2)]
-    orders = np.concatenate(batches, 1)
+    batches = epoch_batches(members, 4, 10, 4, CPU)
+    assert [batch.host.shape for batch in batches] == [(3, 4), (3, 4), (3, 2)]
+    assert all(np.array_equal(batch.host, batch.device.numpy()) for batch in batches)
+    orders = np.concatenate([batch.host for batch in batches], 1)
     for order in orders:
         assert sorted(order) == list(range(10))
     assert len({tuple(order) for order in orders}) == 3

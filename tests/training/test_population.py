@@ -121,7 +121,7 @@ def test_one_step_of_a_population_equals_a_plain_module_and_torchs_optimiser(tmp
     optimiser = torch.optim.RMSprop(
         module.parameters(), lr=0.01, alpha=0.99, eps=1e-8, weight_decay=1e-2
     )
-    for index in epoch_batches(member, 1, problem.train.sequences, 16):
+    for index in epoch_batches(member, 1, problem.train.sequences, 16, torch.device("cpu")):
         batch = gather(problem.train, index)
         path.train_step(population, member, hyper(member, torch.device("cpu")), batch)
         optimiser.zero_grad()

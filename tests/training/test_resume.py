@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pfrnn.errors import RecordError
 from pfrnn.training import checkpoint
 from pfrnn.training.block import train_block
 from pfrnn.training.trainer import BlockTrainer
@@ -152,12 +151,44 @@ def test_damaged_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_checkpoint_of_other_parameters_is_refused(unbroken, tmp_path, monkeypatch):
-    plan, places, _ = unbroken
+def test_checkpoint_of_other_parameters_is_not_used(unbroken, tmp_path, caplog):
+    plan, places, expected = unbroken
     folder = tmp_path / plan.blocks[0].id
     checkpoint.save(folder / "checkpoint.pt", {"identity": "0123456789"})
-    with pytest.raises(RecordError, match="belongs to parameters 0123456789"):
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert "of other parameters, data or source (0123456789" in caplog.text
+    assert same_numbers(expected, folder)
+
+
+def test_unfinished_rerun_does_not_look_finished(unbroken, tmp_path, monkeypatch):
+    plan, places, _ = unbroken
+    folder = tmp_path / plan.blocks[0].id
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+
+    def fail(self):
+        raise RuntimeError("stopped here")
+
+    monkeypatch.setattr(BlockTrainer, "run", fail)
+    with pytest.raises(RuntimeError, match="stopped here"):
         train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
+    assert not (folder / "run.json").exists()
+
+
+def test_history_can_be_watched(tmp_path, monkeypatch):
+    plan = toys.study(PATCH, {"execution": {"checkpoint_minutes": 60}})
+    places = toys.prepared_places(plan, tmp_path)
+    monkeypatch.setattr("pfrnn.training.trainer._HISTORY_SECONDS", 0.0)
+    rows = []
+    publish = BlockTrainer._publish
+
+    def watched(self):
+        publish(self)
+        rows.append(len((self.folder / "history.csv").read_text().splitlines()) - 1)
+
+    monkeypatch.setattr(BlockTrainer, "_publish", watched)
+    train_block(plan, plan.blocks[0].id, places)
+    assert rows == [2, 4, 6, 8]
 
 
 def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
@@ -166,4 +197,60 @@ def test_checkpoint_interval_is_obeyed(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr(BlockTrainer, "save", lambda self: saved.append(time.monotonic()))
     train_block(plan, plan.blocks[0].id, places)
-    assert saved == []
+    assert len(saved) == 1  # the end alone
+
+
+def test_a_kill_after_training_costs_no_training(unbroken, tmp_path, monkeypatch):
+    """Killed while it writes its records, a job has its whole training in the checkpoint."""
+    plan, places, expected = unbroken
+    places = places._replace(results=tmp_path)
+
+    def killed(*anything):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrnn.training.job.write_members", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train_block(plan, plan.blocks[0].id, places)
+    folder = tmp_path / plan.blocks[0].id
+    assert (folder / "checkpoint.pt").exists()
+    monkeypatch.setattr(BlockTrainer, "_epoch", killed)
+    train_block(plan, plan.blocks[0].id, places)
+    assert same_numbers(expected, folder)
+
+
+def test_unreadable_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, {"step": 1})
+    path.rename(checkpoint.previous(path))
+    path.mkdir()  # as root reads everything else
+    assert checkpoint.load(path) == {"step": 1}
+    assert "unreadable checkpoint: Is a directory" in caplog.text
+
+
+def test_without_hard_links_a_checkpoint_and_the_one_before_are_kept(tmp_path, monkeypatch):
+    def refuse(*names):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(checkpoint.os, "link", refuse)
+    path = tmp_path / "checkpoint.pt"
+    for step in (1, 2, 3):
+        checkpoint.save(path, {"step": step})
+    assert checkpoint.load(path) == {"step": 3}
+    assert checkpoint.load(checkpoint.previous(path)) == {"step": 2}
+
+
+def test_checkpoints_may_lie_on_a_lasting_disk(unbroken, tmp_path, monkeypatch):
+    """A pod's disk ends with the pod: the next one finds the checkpoint by what it trains."""
+    plan, places, expected = unbroken
+    lasting = tmp_path / "lasting"
+    monkeypatch.setenv("PFRNN_CHECKPOINTS", str(lasting))
+    process = child(tmp_path / "first", places.prepared, pause=0.2)
+    for _ in range(4):
+        assert process.stdout.readline() == "saved\n"
+    process.kill()
+    process.wait()
+    assert len(list(lasting.glob("*/checkpoint.pt"))) == 1
+    train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path / "second"))
+    assert same_numbers(expected, tmp_path / "second" / plan.blocks[0].id)
+    assert list(lasting.rglob("checkpoint*")) == []

@@ -18,8 +18,8 @@ from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
-from pfrnn.runlock import hold as hold_run_lock
-from pfrnn.workload import describe
+from pfrnn.runlock import begin_run
+from pfrnn.workload import describe, job_resources, training_sequences
 
 
 wildcard_constraints:
@@ -29,6 +29,27 @@ wildcard_constraints:
     block="h[0-9]+-k[0-9]+-b[0-9]+-[0-9a-f]{10}",
     cell="[a-z0-9_]+-(fixed|best)-[0-9a-f]{10}",
     selection="[a-z0-9_]+/[a-z0-9_]+-(fixed|best)-[0-9a-f]{10}",
+
+
+def begin():
+    """Hold the run's kernel lock; remove the locks of a run that was killed.
+
+    Called by input functions: Snakemake evaluates them after it knows what it is to do and before
+    it looks at its own locks. Neither a dry run nor --unlock or --summary (which have no executor)
+    holds the lock, nor does a job's own Snakemake.
+    """
+    real = workflow.executor_plugin is not None and not workflow.dryrun
+    if not (real and workflow.is_main_process and workflow.execution_settings.lock) or BEGUN:
+        return
+    try:
+        removed = begin_run()
+    except PfrnnError as error:
+        raise WorkflowError(str(error)) from None
+    BEGUN.append(True)
+    if removed:
+        logger.warning(
+            f"a run was killed here: removed its {len(removed)} stale locks in .snakemake/locks"
+        )
 
 
 def overrides():
@@ -95,13 +116,22 @@ def announce():
         logger.warning(f"data set {name} is left out: {reason}")
 
 
-def hold_locks():
-    """Keep a second Snakemake and DVC away while this run lives."""
-    hold_run_lock()
+def hold_dvc():
+    """Keep DVC away while this run lives."""
     try:
         hold_dvc_lock()
     except PfrnnError as error:
         raise WorkflowError(str(error)) from None
+
+
+def memory(job, attempt):
+    """MB of main memory: doubled at each retry, for the job that was killed for want of it."""
+    return RESOURCES[job].mem_mb * 2 ** (attempt - 1)
+
+
+def minutes(job, attempt):
+    """Time limit: doubled at each retry. A job goes on from its checkpoint."""
+    return RESOURCES[job].minutes * 2 ** (attempt - 1)
 
 
 def missing_data():
@@ -111,6 +141,7 @@ def missing_data():
 
 def raw_data(name):
     """A set's raw files; a simulated set has none."""
+    begin()
     return [f"data/raw/{name}/fetch.json"] if dataset(name).card.files else []
 
 
@@ -156,6 +187,7 @@ def mlflow_store():
 
 def sources_digest(name):
     """Digest of what a data set's raw files must be and where they come from."""
+    begin()
     card = dataset(name).card
     files = [list(file) for file in card.files]
     addresses = [[address.url, dict(address.members)] for address in card.addresses]
@@ -167,6 +199,7 @@ def settings_digest():
     return digest_of(CONFIG.model_dump(mode="json", exclude={"execution"}))
 
 
+BEGUN = []
 try:
     CONFIG = load_config("params.yaml", config.get("tier"), overrides())
     WHOLE_PLAN = make_plan(CONFIG)
@@ -180,6 +213,7 @@ RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
 SEARCH_RECORDS = ("run.json", "members.csv", "history.csv")
 BLOCK_FILES = (*SEARCH_RECORDS, "best.pt")
+RESOURCES = job_resources(PLAN, training_sequences(PLAN))
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 

@@ -18,6 +18,8 @@ rule finalise:
     threads: CONFIG.execution.threads
     resources:
         gpu=1,
+        mem_mb=lambda w, attempt: memory(f"final/{w.dataset}/{w.cell}", attempt),
+        runtime=lambda w, attempt: minutes(f"final/{w.dataset}/{w.cell}", attempt),
     log:
         f"{RESULTS}/logs/final/{{dataset}}/{{cell}}.log",
     shell:

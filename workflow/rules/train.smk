@@ -16,6 +16,8 @@ rule train:
     threads: CONFIG.execution.threads
     resources:
         gpu=1,
+        mem_mb=lambda w, attempt: memory(f"search/{w.dataset}/{w.variant}/{w.block}", attempt),
+        runtime=lambda w, attempt: minutes(f"search/{w.dataset}/{w.variant}/{w.block}", attempt),
     log:
         f"{RESULTS}/logs/search/{{dataset}}/{{variant}}/{{block}}.log",
     shell:

@@ -1,0 +1,183 @@
+"""The folder of one training job: one process at a time in it, and finished work kept.
+
+A worker outlives a Snakemake that was killed, and the next Snakemake starts the same job again. So
+a job holds a kernel lock (``flock``) on its folder while it trains; the second one waits. And
+Snakemake removes a job's outputs before it starts the job, also when the job had finished and only
+Snakemake's note of it is missing. So a finished job *seals* its records: the folder ``.finished``
+keeps a second name (a hard link) of each, with digests and the identity of what was trained. A job
+that finds a whole seal of its own identity puts the files back and trains nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pfrnn.errors import PfrnnError
+from pfrnn.files import atomic_path, digest_of, read_json, sha256_file, write_json
+from pfrnn.provenance import source_digest
+
+LOCK = ".lock"
+SEALED = ".finished"
+SEAL = "seal.json"
+# Ends the second names, so that nobody who looks for records finds them twice.
+KEPT = ".kept"
+# The record's presence means finished (pfrnn/records.py), so it is put back last.
+RECORD = "run.json"
+# flock on a file system that has none (some network and user-space ones).
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+@contextmanager
+def alone(
+    folder: Path,
+    *,
+    wait_seconds: float = 48 * 3600.0,
+    poll_seconds: float = 0.5,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[None]:
+    """Hold ``folder`` for this process; wait while another process trains in it.
+
+    The kernel ends the lock with the process, also after SIGKILL. Temporary files that a killed
+    process left are removed.
+
+    Args:
+        folder: the job's folder, made when missing.
+        wait_seconds: how long to wait for another process.
+        poll_seconds: time between two tries.
+        say: takes one sentence when there is something to say; stderr when None.
+
+    Raises:
+        PfrnnError: the folder can't be written, or stayed in use for ``wait_seconds``.
+    """
+    say = say or _to_stderr
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Not inheritable (Python's default): a child that outlives the job must not hold it.
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise PfrnnError(
+            f"{folder}: can't be written ({error.strerror}); expected a folder that this user may "
+            "write on a disk with space; free it or choose another with --results"
+        ) from error
+    try:
+        _lock(handle, folder, wait_seconds, poll_seconds, say)
+        for leftover in folder.glob(".*.part"):
+            leftover.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(
+    handle: int, folder: Path, wait_seconds: float, poll_seconds: float, say: Callable[[str], None]
+) -> None:
+    deadline = time.monotonic() + wait_seconds
+    told = False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+                say(f"{folder}: process {owner} works here (perhaps left by a killed run); waiting")
+                told = True
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            say(f"{folder}: this file system has no locks; going on without one")
+            return
+        else:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            return
+        if time.monotonic() >= deadline:
+            raise PfrnnError(
+                f"{folder}: another process still works here after {wait_seconds:.0f} s; end it "
+                "or wait for it, then run again"
+            )
+        time.sleep(poll_seconds)
+
+
+def identity_of(
+    parameters: dict[str, Any], data: str, source: str, selection: Any = None
+) -> dict[str, Any]:
+    """Return what a job's numbers depend on, as digests.
+
+    Args:
+        parameters: the block's or final's parameters.
+        data: digest of the prepared arrays.
+        source: the module that trains; all source that it reaches counts.
+        selection: a final's selection; its parameters don't name what was selected.
+    """
+    return {
+        "parameters": digest_of(parameters),
+        "data": data,
+        "source": source_digest(source),
+        "selection": digest_of(selection),
+    }
+
+
+def seal(folder: Path, identity: dict[str, Any]) -> None:
+    """Keep a second name of every record in ``folder``, for :func:`unseal`.
+
+    Args:
+        folder: the job's folder, with all its records written.
+        identity: what the numbers depend on: plain data.
+    """
+    kept = folder / SEALED
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    digests = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith((".", "checkpoint")):
+            _second_name(path, kept / (path.name + KEPT))
+            digests[path.name] = sha256_file(path)
+    # Last: a seal without this file is none.
+    write_json(kept / SEAL, {"identity": identity, "sha256": digests})
+
+
+def unseal(folder: Path, identity: dict[str, Any]) -> bool:
+    """Put a finished job's records back; the record comes last.
+
+    Returns:
+        False when there is nothing to put back: no seal, one of another identity (parameters,
+        data or source changed), or a damaged file.
+    """
+    kept = folder / SEALED
+    try:
+        found = read_json(kept / SEAL)
+        if found["identity"] != identity or RECORD not in found["sha256"]:
+            return False
+        names = found["sha256"].items()
+        if any(sha256_file(kept / (name + KEPT)) != digest for name, digest in names):
+            return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    for name in sorted(found["sha256"], key=lambda name: name == RECORD):
+        with atomic_path(folder / name) as temporary:
+            # A copy: Snakemake expects outputs that are newer than the job's inputs.
+            shutil.copyfile(kept / (name + KEPT), temporary)
+        (kept / (name + KEPT)).unlink()
+        _second_name(folder / name, kept / (name + KEPT))
+    return True
+
+
+def _second_name(path: Path, name: Path) -> None:
+    try:
+        os.link(path, name)
+    except OSError:
+        # No hard links on this file system; the copy costs its size and nothing else.
+        shutil.copyfile(path, name)
+
+
+def _to_stderr(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

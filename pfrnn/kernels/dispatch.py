@@ -1,0 +1,156 @@
+"""Choosing how a filter's loop over time is computed: fused, compiled or plain, with the reason.
+
+``PFRNN_KERNELS`` overrides the choice, for debugging: ``auto`` (the default), ``fused`` (an error
+where the kernels can't), ``compiled`` or ``plain``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from pfrnn.errors import ConfigError
+from pfrnn.functional.pf_gru import pf_gru_step
+from pfrnn.functional.pf_lstm import pf_lstm_step
+from pfrnn.functional.sequence import run_pf
+from pfrnn.functional.types import FilterOutput, FilterSwitches
+
+VARIABLE = "PFRNN_KERNELS"
+WAYS = ("auto", "fused", "compiled", "plain")
+MAX_PARTICLES = 128
+MAX_UNITS = 256
+
+Run = Callable[..., FilterOutput]
+
+
+class Problem(NamedTuple):
+    """What decides whether the kernels can run a filter.
+
+    Attributes:
+        step: ``pf_lstm_step`` or ``pf_gru_step``.
+        switches: the filter's static choices.
+        particles: K.
+        units: H.
+        device: where the tensors live.
+        dtype: of the tensors.
+    """
+
+    step: Callable[..., Any]
+    switches: FilterSwitches
+    particles: int
+    units: int
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+
+
+class Choice(NamedTuple):
+    """A way to run the loop over time.
+
+    Attributes:
+        name: ``fused``, ``compiled`` or ``plain``.
+        reason: why, in words, for the run's record.
+        run: called as :func:`pfrnn.functional.sequence.run_pf` without its first argument.
+    """
+
+    name: str
+    reason: str
+    run: Run
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels in its interpreter, on the CPU (tests)."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def refusal(problem: Problem) -> str | None:
+    """Say why the fused kernels can't run this filter; None when they can."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    device = _device_refusal(problem.device)
+    if device is not None:
+        return device
+    if problem.dtype != torch.float32:
+        return f"the kernels compute in float32, not {problem.dtype}"
+    if problem.step not in (pf_lstm_step, pf_gru_step):
+        return "the kernels know the PF-LSTM's and the PF-GRU's step only"
+    if problem.particles > MAX_PARTICLES:
+        return f"{problem.particles} particles are more than {MAX_PARTICLES}"
+    if problem.units > MAX_UNITS:
+        return f"{problem.units} hidden units are more than {MAX_UNITS}"
+    return _switch_refusal(problem.switches, problem.step is pf_gru_step)
+
+
+def _device_refusal(device: torch.device) -> str | None:
+    if interpreted():
+        return None
+    if device.type != "cuda":
+        return f"the kernels run on a CUDA GPU, not on {device.type}"
+    if torch.version.hip is not None:
+        return "the kernels are written for NVIDIA GPUs"
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        return f"compute capability {major}.{minor} is below 8.0"
+    return None
+
+
+def _switch_refusal(switches: FilterSwitches, gru: bool) -> str | None:
+    if switches.batch_norm == "particle_slot":
+        return "batch norm per particle slot"
+    if switches.ess_threshold is not None:
+        return "resampling below an effective sample size"
+    if gru and switches.gru_noise != "hidden":
+        return "PF-GRU noise from the reset hidden state"
+    if gru and switches.reset_after:
+        return "PF-GRU with its reset gate after the product"
+    return None
+
+
+def choose(problem: Problem, precision: str = "tf32") -> Choice:
+    """Choose the fastest way that can run the filter, and say why.
+
+    Args:
+        problem: the filter.
+        precision: of the fused kernels' products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``.
+
+    Raises:
+        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.
+    """
+    asked = os.environ.get(VARIABLE, "auto")
+    if asked not in WAYS:
+        raise ConfigError(f"{VARIABLE}: expected one of {', '.join(WAYS)}, got {asked!r}")
+    if asked == "plain":
+        return _plain(problem, f"{VARIABLE}=plain")
+    why = refusal(problem)
+    if asked == "fused" and why is not None:
+        raise ConfigError(f"{VARIABLE}=fused, but the kernels refuse: {why}; unset {VARIABLE}")
+    if asked != "compiled" and why is None and not (interpreted() and asked == "auto"):
+        return _fused(precision)
+    if asked == "compiled" or (why is not None and _compiles(problem)):
+        return _compiled(problem, why or f"{VARIABLE}=compiled")
+    return _plain(problem, why or "the interpreter is for tests only")
+
+
+def _compiles(problem: Problem) -> bool:
+    """Compiling pays on a GPU; on a CPU it needs the user's own C++ compiler."""
+    return problem.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+def _fused(precision: str) -> Choice:
+    from pfrnn.kernels.sequence import run_pf_fused
+
+    reason = f"one Triton kernel a time step, {precision} products, float32 sums"
+    return Choice("fused", reason, functools.partial(run_pf_fused, precision=precision))
+
+
+def _compiled(problem: Problem, why: str) -> Choice:
+    step = torch.compile(problem.step, dynamic=False)
+    return Choice("compiled", why, functools.partial(run_pf, step))
+
+
+def _plain(problem: Problem, why: str) -> Choice:
+    return Choice("plain", why, functools.partial(run_pf, problem.step))

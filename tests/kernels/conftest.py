@@ -1,0 +1,22 @@
+"""Where the kernels run in tests: a GPU when there is one, else Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    # Read when the kernels' modules are imported, so it must be set before.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+MISSING = importlib.util.find_spec("triton") is None
+if MISSING:
+    collect_ignore_glob = ["test_*_kernel*.py"]
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"

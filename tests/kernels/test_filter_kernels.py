@@ -1,0 +1,168 @@
+"""The fused filter against the float64 reference, forward and every gradient.
+
+On a machine without a GPU the kernels run in Triton's interpreter, on small sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
+
+from pfrnn.functional.types import FilterSwitches
+from pfrnn.kernels.plan import Tuning
+
+from .filter_cases import Case, draw, errors, evaluate
+
+PAPER = FilterSwitches()
+# Small tiles, so that small cases still have several programs, shares and rings.
+SMALL = Tuning(
+    forward_rows=16, backward_rows=16, forward_inner=16, backward_inner=16, weight_rows=16,
+    ring=3, shares=2,
+)  # fmt: skip
+ONE_PIECE = SMALL._replace(forward_inner=128, backward_inner=128)
+# float32 products and sums against float64: the largest error over the largest value.
+BOUND = 1e-5
+
+
+def check(case: Case, switches: FilterSwitches = PAPER, bound: float = BOUND, **options: Any):
+    options = {"precision": "ieee", "tuning": ONE_PIECE} | options
+    drawn = draw(case)
+    fast = evaluate(drawn, switches, fused=True, **options)
+    ancestors = fast.output.ancestors
+    slow = evaluate(drawn, switches, fused=False, ancestors=ancestors, **options)
+    assert torch.equal(slow.output.ancestors, ancestors)
+    found = errors(fast, slow)
+    assert max(found.values()) < bound, found
+    return fast
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+@pytest.mark.parametrize(
+    ("steps", "members", "sequences", "particles", "units"),
+    # One particle of 9 sequences: batch norm over 3 values alone amplifies any rounding.
+    [(1, 2, 3, 7, 33), (2, 1, 1, 30, 16), (3, 2, 9, 1, 16), (2, None, 2, 5, 8)],
+)
+def test_equals_the_reference(device, gru, steps, members, sequences, particles, units):
+    check(Case(gru, steps, members, sequences, particles, units, device, seed=steps))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_equals_the_reference_over_eight_steps(device, gru):
+    check(Case(gru, 8, 2, 3, 7, 33, device))
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        FilterSwitches(resampling="none"),
+        FilterSwitches(resampling="multinomial"),
+        FilterSwitches(resampling="systematic"),
+        FilterSwitches(alpha=1.0),
+        FilterSwitches(alpha=0.1, noise_scale="softplus", activation="leaky_relu"),
+        FilterSwitches(batch_norm="none", activation="tanh"),
+    ],
+    ids=lambda s: f"{s.resampling}-{s.alpha}-{s.noise_scale}-{s.activation}-{s.batch_norm}",
+)
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_switches(device, gru, switches):
+    check(Case(gru, 2, 2, 3, 4, 16, device), switches)
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+@pytest.mark.parametrize("tuning", [SMALL, ONE_PIECE._replace(split=True)], ids=["long", "split"])
+def test_long_sums_and_split_launches(device, gru, tuning):
+    check(Case(gru, 2, 2, 3, 4, 24, device), tuning=tuning)
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_padding_keeps_the_state_and_enters_no_statistics(device, gru):
+    valid = torch.tensor([[[1, 1, 1], [1, 0, 1]], [[1, 0, 1], [1, 0, 0]], [[0, 0, 1], [0, 0, 0]]])
+    case = Case(gru, 3, 2, 3, 4, 16, device)
+    fast = check(case, valid=valid.bool().to(device))
+    hidden = fast.values["hidden"]
+    assert torch.equal(hidden[2, 0, 0], hidden[1, 0, 0])
+    assert torch.equal(hidden[0, 1, 1], draw(case).state.hidden[1, 1])
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+@pytest.mark.parametrize("timed", [False, True])
+def test_given_statistics(device, gru, timed):
+    generator = torch.Generator().manual_seed(5)
+    shape = (3, 2, 16) if timed else (2, 16)
+    mean = torch.randn(shape, generator=generator).to(device)
+    variance = torch.rand(shape, generator=generator).to(device) + 0.5
+    check(Case(gru, 3, 2, 3, 4, 16, device), statistics=(mean, variance))
+
+
+@pytest.mark.parametrize("bptt", [1, 2])
+def test_truncation_cuts_the_carried_gradient(device, bptt):
+    check(Case(False, 4, 2, 2, 3, 16, device), bptt=bptt)
+
+
+def test_a_member_has_the_same_bits_alone(device):
+    drawn = draw(Case(False, 2, 3, 3, 4, 16, device))
+    together = evaluate(drawn, PAPER, fused=True, tuning=ONE_PIECE)
+    alone = drawn._replace(
+        projected=drawn.projected[:, 1:2],
+        state=type(drawn.state)(*(x[1:2] for x in drawn.state)),
+        noise=drawn.noise[:, 1:2],
+        uniforms=drawn.uniforms[:, 1:2],
+        weights=type(drawn.weights)(*(x[1:2] for x in drawn.weights)),
+    )
+    single = evaluate(alone, PAPER, fused=True, tuning=ONE_PIECE)
+    assert torch.equal(single.values["hidden"][:, 0], together.values["hidden"][:, 1])
+    assert torch.equal(single.output.ancestors[:, 0], together.output.ancestors[:, 1])
+
+
+def test_two_runs_have_the_same_bits(device):
+    drawn = draw(Case(True, 2, 2, 3, 4, 16, device))
+    first, second = (evaluate(drawn, PAPER, fused=True, tuning=ONE_PIECE) for _ in range(2))
+    for name, gradient in first.gradients.items():
+        assert torch.equal(gradient, second.gradients[name]), name
+
+
+def test_every_output_is_written(device):
+    """Fresh memory is filled with NaN: one that nobody wrote would show."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.utils.deterministic.fill_uninitialized_memory
+        drawn = draw(Case(False, 2, 2, 3, 5, 24, device))
+        got = evaluate(drawn, PAPER, fused=True, tuning=ONE_PIECE)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for name, value in (got.values | got.gradients).items():
+        assert torch.isfinite(value).all(), name
+
+
+@pytest.mark.parametrize("factor", [1.01, 0.99])
+def test_a_wrong_gradient_would_be_seen(device, factor, monkeypatch):
+    """The comparison's own test: a gradient off by a hundredth fails."""
+    from pfrnn.kernels import filter as module
+
+    original = module.unpack_weights
+    monkeypatch.setattr(module, "unpack_weights", lambda b, gru: original(b * factor, gru))
+    with pytest.raises(AssertionError):
+        check(Case(False, 1, 1, 2, 3, 16, device))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["ieee", "tf32x3"])
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_gpu_float32_products(gru, precision):
+    check(Case(gru, 8, 3, 5, 30, 64, "cuda"), precision=precision, tuning=None)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("steps", "gru"), [(1, False), (8, False), (1, True), (8, True)])
+def test_gpu_tf32_products(steps, gru):
+    """With a smooth activation: ReLU's kink turns a rounding error into a jump of a gradient."""
+    switches = FilterSwitches(activation="tanh")
+    case = Case(gru, steps, 3, 5, 30, 64, "cuda")
+    check(case, switches, bound=5e-3, precision="tf32", tuning=None)

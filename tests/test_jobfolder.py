@@ -1,0 +1,162 @@
+"""One process at a time in a job's folder; finished work survives the loss of its records."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pfrnn import jobfolder
+from pfrnn.errors import PfrnnError
+from pfrnn.files import write_json
+from pfrnn.jobfolder import alone, seal, unseal
+
+ROOT = Path(__file__).resolve().parents[1]
+IDENTITY = {"parameters": "a", "data": "b", "source": "c"}
+# Enters the folder, notes when, works a while, notes when it leaves.
+WORKER = """
+import sys, time
+from pathlib import Path
+from pfrnn.jobfolder import alone
+with alone(Path(sys.argv[1]), poll_seconds=0.02):
+    print("in", time.monotonic(), flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("out", time.monotonic(), flush=True)
+"""
+
+
+def worker(folder: Path, seconds: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder), str(seconds)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_are_alone_in_turn(tmp_path):
+    workers = [worker(tmp_path / "job", 0.15) for _ in range(3)]
+    stays, messages = [], ""
+    for process in workers:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        stays.append([float(line.split()[1]) for line in out.splitlines()])
+        messages += err
+    stays.sort()
+    for (_, left), (entered, _) in itertools.pairwise(stays):
+        assert left <= entered
+    assert "works here (perhaps left by a killed run); waiting" in messages
+
+
+def test_a_killed_process_frees_the_folder_at_once(tmp_path):
+    process = worker(tmp_path, 60)
+    assert process.stdout.readline().startswith("in")
+    with pytest.raises(PfrnnError, match="still works here after 0 s"):
+        with alone(tmp_path, wait_seconds=0, say=lambda _: None):
+            pass
+    (tmp_path / ".run.json.x.part").write_text("half")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    began = time.monotonic()
+    with alone(tmp_path, wait_seconds=0):
+        assert not list(tmp_path.glob("*.part"))
+    assert time.monotonic() - began < 1
+
+
+def test_the_waiter_is_told_who_works_there(tmp_path):
+    process = worker(tmp_path, 0.5)
+    assert process.stdout.readline().startswith("in")
+    said = []
+    with alone(tmp_path, say=said.append, poll_seconds=0.02):
+        assert process.stdout.readline().startswith("out")
+    process.wait()
+    assert len(said) == 1
+    assert f"process {process.pid} works here" in said[0]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PfrnnError, match=r"can't be written .*--results"):
+        with alone(tmp_path / "file" / "job"):
+            pass
+
+
+def test_a_file_system_without_locks_goes_on(tmp_path, monkeypatch):
+    def refuse(handle, how):
+        raise OSError(jobfolder.errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(jobfolder.fcntl, "flock", refuse)
+    said = []
+    with alone(tmp_path, say=said.append):
+        pass
+    assert "no locks" in said[0]
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A finished job's folder, sealed."""
+    write_json(tmp_path / "run.json", {"id": "job"})
+    (tmp_path / "members.csv").write_text("member\n0\n")
+    (tmp_path / "best.pt").write_bytes(bytes(range(256)) * 64)
+    (tmp_path / "checkpoint.pt").write_bytes(b"not kept")
+    seal(tmp_path, IDENTITY)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_deleted_records_are_put_back(finished):
+    (finished / "checkpoint.pt").unlink()
+    before = contents(finished)
+    for path in list(finished.iterdir()):
+        if path.is_file():
+            path.unlink()
+    assert unseal(finished, IDENTITY)
+    assert contents(finished) == before
+    # And again: the second names are there still.
+    (finished / "best.pt").unlink()
+    assert unseal(finished, IDENTITY)
+    assert contents(finished) == before
+
+
+def test_the_seal_costs_no_space_and_is_found_by_nobody_else(finished):
+    assert (finished / "best.pt").stat().st_nlink == 2
+    assert unseal(finished, IDENTITY)
+    assert (finished / "best.pt").stat().st_nlink == 2
+    assert [path.parent for path in finished.rglob("run.json")] == [finished]
+
+
+@pytest.mark.parametrize("key", IDENTITY)
+def test_other_parameters_data_or_source_are_trained(finished, key):
+    assert not unseal(finished, IDENTITY | {key: "other"})
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "seal", "none"])
+def test_a_damaged_seal_is_not_used(finished, damage):
+    kept = finished / jobfolder.SEALED
+    if damage == "cut":
+        with (finished / "best.pt").open("r+b") as target:  # in place: both names
+            target.truncate(100)
+    elif damage == "gone":
+        (kept / "members.csv.kept").unlink()
+    elif damage == "seal":
+        (kept / jobfolder.SEAL).write_text("{")
+    assert unseal(finished, IDENTITY) == (damage == "none")
+
+
+def test_without_hard_links_the_seal_is_a_copy(finished, monkeypatch):
+    def refuse(*names):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(jobfolder.os, "link", refuse)
+    seal(finished, IDENTITY)
+    (finished / "run.json").unlink()
+    assert unseal(finished, IDENTITY)
+    assert (finished / "run.json").is_file()

@@ -1,0 +1,109 @@
+"""The engine on the fused loop, in Triton's interpreter: the same training as the plain path."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pfrnn.training.choose import particle_path
+from pfrnn.training.path import PlainPath
+
+from . import toys
+from .test_population import world
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="needs triton (its interpreter)"
+)
+
+# In a process of its own: Triton reads TRITON_INTERPRET when it is imported.
+CHILD = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, {root!r})
+from pfrnn.kernels.noise import fill_normal, fill_uniform
+from pfrnn.plan import Setting
+from pfrnn.nn.cores import Randomness
+from pfrnn.training.batches import gather
+from pfrnn.training.choose import particle_path
+from pfrnn.training.fused import FusedPath
+from pfrnn.training.members import final_members, hyper
+from pfrnn.training.path import PlainPath
+from pfrnn.training.population import new_population
+from tests.training.test_population import world
+
+problem, plain = world(Path({folder!r}), {name!r}, {model!r})
+fused = particle_path(plain, torch.device("cpu"))
+assert isinstance(fused, FusedPath), fused.reason
+
+class Given(PlainPath):
+    # The plain loop on the very numbers that the kernels draw.
+    def _randomness(self, members, axes, batch):
+        key = fused._randomness(members, axes, batch).normal
+        steps, sequences = batch.steps, batch.x.shape[2]
+        particles, hidden = self.spec.particles, self.spec.hidden
+        return Randomness(
+            fill_normal(key, steps, sequences, particles, hidden),
+            fill_uniform(key, steps, sequences, particles),
+        )
+
+given = Given(plain.spec, plain.weights, plain.training)
+members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+cpu = torch.device("cpu")
+rows = torch.arange(6).repeat(2, 1).numpy()
+batch = gather(problem.train, rows)
+ends = []
+for path in (fused, given):
+    population = new_population(path.build, members, cpu)
+    leaves = {{k: v.clone().requires_grad_() for k, v in population.parameters.items()}}
+    loss = path.training_loss(leaves, population, members, batch, ("train", 1, 0)).loss
+    gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
+    path.train_step(population, members, hyper(members, cpu), batch)
+    # Evaluate one state with both: RMSprop turns a zero gradient's rounding into a step.
+    population.parameters = leaves
+    ahead = path.predict(population, members, batch, ("validation", 0, 3), False)
+    ends.append([loss, *gradients, *population.buffers.values(), population.sums, ahead.loss,
+                 ahead.output.prediction])
+for first, second in zip(*ends, strict=True):
+    # Both in float32 with sums in another order.
+    torch.testing.assert_close(first, second, rtol=1e-3, atol=2e-5)
+print("equal")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("toy_regression", "pf_lstm"),
+        ("toy_classes", "pf_gru"),
+        ("toy_regression", "pf_lstm_noelbo"),
+    ],
+)
+def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, model):
+    code = CHILD.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+    environment = {"TRITON_INTERPRET": "1", "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=toys.ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("equal\n"), done.stderr[-3000:]
+
+
+def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
+    monkeypatch.delenv("PFRNN_KERNELS", raising=False)
+    _, plain = world(tmp_path, "toy_regression", "pf_lstm")
+    chosen = particle_path(plain, torch.device("cpu"))
+    assert type(chosen) is PlainPath
+    assert chosen.name == "plain"
+    assert "CUDA" in chosen.reason

@@ -1,0 +1,94 @@
+"""What the finished workflow makes of two runs at once, moved folders, wrong clocks, lost files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from _copy import Copy
+
+from pfrnn.runlock import hold
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def moved(path: Path) -> Iterator[Path]:
+    """Take a file or folder away for a while."""
+    aside = path.with_name(path.name + "-aside")
+    path.rename(aside)
+    try:
+        yield aside
+    finally:
+        aside.rename(path)
+
+
+def test_two_snakemakes_in_one_folder(finished) -> None:
+    """The second real run is refused with the first one's process id; a dry run isn't."""
+    handle = hold(finished.folder)
+    assert handle is not None
+    try:
+        refused = finished.snakemake("--cores", "1")
+        assert refused.returncode != 0
+        assert "a run is alive in" in refused.stdout
+        assert f"process {os.getpid()}" in refused.stdout
+        assert finished.plan() == {}
+    finally:
+        os.close(handle)
+
+
+def test_a_killed_runs_locks_heal(finished) -> None:
+    lock = finished.folder / ".snakemake" / "locks" / "0.output.lock"
+    lock.write_text("mlflow.db\nresults/smoke/results.csv\n")
+    assert finished.plan() == {}
+    assert lock.exists()  # a dry run changes nothing
+    done = finished.snakemake("--cores", "1")
+    assert done.returncode == 0, done.stdout
+    assert "a run was killed here: removed its 1 stale locks" in done.stdout
+    assert not lock.exists()
+
+
+def test_the_folder_may_move(finished, tmp_path: Path) -> None:
+    there = object.__new__(Copy)
+    there.folder = tmp_path / "elsewhere"
+    # copytree keeps times; a real move does too.
+    shutil.copytree(finished.folder, there.folder, symlinks=True)
+    assert there.plan() == {}
+
+
+def test_moved_results_are_missed_and_found_again(finished) -> None:
+    with moved(finished.folder / "results"):
+        jobs = finished.plan()
+    assert (jobs["train"], jobs["finalise"], jobs["report"]) == (4, 4, 1)
+    assert "prepare" not in jobs
+    assert finished.plan() == {}
+
+
+def test_a_clock_that_jumps_back_reruns_nothing(finished) -> None:
+    """Inputs from the future, outputs older than them: content decides."""
+    tomorrow = time.time() + 86400
+    inputs = [
+        path
+        for folder in ("data/prepared", "results/smoke/selection", "results/smoke/search")
+        for path in (finished.folder / folder).rglob("*")
+        if path.is_file()
+    ]
+    before = {path: path.stat() for path in inputs}
+    assert len(inputs) > 12
+    for path in inputs:
+        os.utime(path, (tomorrow, tomorrow))
+    try:
+        assert finished.plan() == {}
+    finally:
+        for path, stat in before.items():
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def test_a_deleted_mlflow_store_is_built_again(finished) -> None:
+    with moved(finished.folder / "mlflow.db"):
+        assert finished.plan() == {"mlflow_store": 1, "mlflow_import": 1}
