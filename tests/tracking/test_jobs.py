@@ -113,7 +113,9 @@ def test_a_job_names_the_cells_it_feeds_and_members_what_they_share(tmp_path: Pa
     folder = write_search(results)
     store = Memory()
     job_id = str(folder.relative_to(results))
-    import_results(results, store, Options(cells={job_id: ["air/lstm-fixed", "air/lstm-best"]}))
+    import_results(
+        results, store, Options(tags={job_id: {"cells": "air/lstm-fixed, air/lstm-best"}})
+    )
     (job,) = store.jobs.values()
     assert job.tags["cells"] == job.members[0].tags["cells"] == "air/lstm-fixed, air/lstm-best"
     assert job.members[0].tags["commit"] == "abc"

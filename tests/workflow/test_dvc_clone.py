@@ -68,7 +68,7 @@ def test_one_number_reruns_what_it_touches_and_commits_compare(clone: Versioned)
     clone.commit("alpha 0.4")
 
     difference = json.loads(clone.dvc("metrics", "diff", "HEAD~1", "HEAD", "--json"))
-    changed = difference["diff"]["results/smoke/metrics.json"]
+    changed = difference["results/smoke/metrics.json"]
     cells = {key.rsplit(".", 1)[0] for key in changed}
     assert cells == {"maze10.pf_lstm-fixed", "maze10.pf_gru-fixed"}
     assert all({"old", "new", "diff"} <= set(change) for change in changed.values())
