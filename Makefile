@@ -19,11 +19,7 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-<<<<<<< HEAD
-.PHONY: help venv reproduce test test-slurm test-chaos lint report check ui schema clean
-=======
 .PHONY: help venv reproduce test test-slurm test-chaos test-tracking lint report ui schema clean
->>>>>>> tracking
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
