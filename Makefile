@@ -19,14 +19,16 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-.PHONY: help venv reproduce test test-slurm test-chaos lint report ui schema clean
+.PHONY: help venv reproduce test test-slurm test-chaos test-tracking lint report ui schema clean
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
 	@echo "make report      write reports/ from results/TIER, or from its committed evidence (TIER=$(TIER))"
+	@echo "make check       check that reports/ and the README follow from the committed evidence"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and tests"
 	@echo "make test-slurm  the smoke tier on a one-node Slurm (root; needs slurm-wlm and munge)"
+	@echo "make test-tracking  MLflow servers on SQLite and PostgreSQL, killed among 8 imports (minutes)"
 	@echo "make test-chaos  the quick tier under 20 random kills (about an hour on 2 cores)"
 	@echo "make schema      regenerate workflow/schemas/"
 	@echo "make venv        create .venv only"
@@ -51,6 +53,9 @@ test: lint
 test-slurm: $(READY)
 	PFRNN_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
+test-tracking: $(READY)
+	PFRNN_TEST_SERVERS=1 $(BIN)/python -m pytest tests/tracking/test_servers.py
+
 test-chaos: $(READY)
 	PFRNN_TEST_CHAOS=1 $(BIN)/python -m pytest tests/chaos -s
 
@@ -61,12 +66,11 @@ lint: $(READY)
 
 # From the results of a tier that ran here, or else from the committed evidence.
 report: $(READY)
-ifneq ($(wildcard results/$(TIER)/results.csv),)
-	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports
-else
-	$(BIN)/python -c 'from pathlib import Path; from pfrnn.reporting.report import render; \
-		print(render(Path("reports"), Path("reports")))'
-endif
+	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports --readme README.md \
+		$(if $(wildcard results/$(TIER)/results.csv),,--results reports)
+
+check: $(READY)
+	$(BIN)/python -m pfrnn check --reports reports --readme README.md
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import

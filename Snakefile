@@ -13,6 +13,9 @@ from snakemake.utils import min_version
 min_version("9.10")
 
 
+report: "workflow/captions/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/prepare.smk"

@@ -94,7 +94,9 @@ def write_belief(path: Path, split: Split, trained: Trained, population: Populat
         PlainPath(spec._replace(keep_particles=True), trained.path.weights, trained.path.training),
         population.device,
     )
-    rows = spread(len(split.length), BELIEFS)
+    # Trajectories of a maze are independent draws: the first have the exact posterior's draws, too.
+    count, first = len(split.length), card.task == "localization"
+    rows = np.arange(min(count, BELIEFS)) if first else spread(count, BELIEFS)
     batch = gather(to_device(split, population.device), rows[None, :])
     one = population.take([0])
     member = [trained.trainer.members[one.members[0]]]
