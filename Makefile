@@ -24,6 +24,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
 	@echo "make report      write reports/ from results/TIER, or from its committed evidence (TIER=$(TIER))"
+	@echo "make check       check that reports/ and the README follow from the committed evidence"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and tests"
 	@echo "make test-slurm  the smoke tier on a one-node Slurm (root; needs slurm-wlm and munge)"
@@ -65,12 +66,11 @@ lint: $(READY)
 
 # From the results of a tier that ran here, or else from the committed evidence.
 report: $(READY)
-ifneq ($(wildcard results/$(TIER)/results.csv),)
-	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports
-else
-	$(BIN)/python -c 'from pathlib import Path; from pfrnn.reporting.report import render; \
-		print(render(Path("reports"), Path("reports")))'
-endif
+	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports --readme README.md \
+		$(if $(wildcard results/$(TIER)/results.csv),,--results reports)
+
+check: $(READY)
+	$(BIN)/python -m pfrnn check --reports reports --readme README.md
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import

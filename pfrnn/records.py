@@ -56,6 +56,7 @@ TEST_COLUMNS = (
     "passes_sd",
     "sampling_error",  # standard error from the finite test set
     "n_test",
+    "selected_member_value",  # the search's chosen member on the same test set; never ours
 )
 
 RESULT_COLUMNS = (

@@ -15,19 +15,25 @@ def add_parser(commands: Any) -> None:
         help="check that the committed report follows from its evidence",
         description="Render reports/results.csv and reports/data/ again and compare: exit code 1 "
         "when a table, a figure or a claim no longer follows.",
-        epilog="Example: pfrnn check --reports reports",
+        epilog="Example: pfrnn check --reports reports --readme README.md",
     )
     parser.add_argument("--reports", type=Path, default=Path("reports"), help="default: reports")
+    parser.add_argument(
+        "--readme", type=Path, help="the README whose summary must be the report's (default: none)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check; print what differs."""
     from pfrnn.reporting.check import check_report
+    from pfrnn.reporting.readme import readme_difference
 
-    differences = check_report(arguments.reports)
+    differences = [f"{arguments.reports}/{one}" for one in check_report(arguments.reports)]
+    if arguments.readme:
+        differences += filter(None, [readme_difference(arguments.readme, arguments.reports)])
     for difference in differences:
-        print(f"{arguments.reports}/{difference}", file=sys.stderr)
+        print(difference, file=sys.stderr)
     if differences:
         print(
             f"pfrnn check: {len(differences)} of the report's files don't follow from its "

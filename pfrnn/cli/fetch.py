@@ -24,7 +24,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--tier", metavar="T", help="the data sets of this tier")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), metavar="FILE")
     parser.add_argument(
-        "--check", action="store_true", help="verify what is on disk, fetch nothing"
+        "--check",
+        action="store_true",
+        help="verify what is on disk, fetch nothing; without names every set that has files there",
     )
     parser.add_argument(
         "--allow-missing", action="store_true", help="a set that can't be had is no failure"
@@ -68,6 +70,10 @@ def _names(arguments: argparse.Namespace) -> list[str]:
         names += dataset_names()
     if arguments.tier:
         names += load_config(arguments.params, arguments.tier).study.datasets
+    if arguments.check and not names:
+        names = [name for name in dataset_names() if (arguments.raw_dir / name).is_dir()]
+        if not names:
+            raise MissingDataError(f"nothing to check: {arguments.raw_dir} holds no data set")
     if not names:
         raise ConfigError("no data set named; give names, --tier T or --all")
     for name in names:

@@ -26,6 +26,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
     parser.add_argument("--out", type=Path, help="default: <results>/report")
     parser.add_argument(
+        "--readme", type=Path, help="also write the summary into this README, between its markers"
+    )
+    parser.add_argument(
         "--missing",
         action="append",
         default=[],
@@ -37,11 +40,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print where it is."""
+    from pfrnn.reporting.readme import write_readme
     from pfrnn.reporting.report import write_report
 
     study = study_of(arguments.params, arguments.tier, missing_sets(arguments.missing))
     results = arguments.results or Path("results") / study.tier
     page = write_report(results, arguments.prepared, study, arguments.out or results / "report")
+    if arguments.readme:
+        write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")

@@ -119,7 +119,9 @@ class ParticleCore(nn.Module):
         if randomness is None:
             raise ValueError("a particle core needs its random numbers, got None")
         cell = self.cell
-        evaluates = cell.running is not None and not self.training
+        given = None
+        if cell.running is not None and not self.training:
+            given = cell.running.given(len(x))
         output = self.run(
             cell.project(x),
             self._initial(x, randomness),
@@ -127,7 +129,7 @@ class ParticleCore(nn.Module):
             randomness.uniform,
             cell.weights(),
             cell.switches,
-            statistics=cell.running.given(len(x)) if evaluates else None,
+            statistics=given,
             valid=valid,
             bptt=self.bptt,
             particles=self.keep_particles and not last,

@@ -51,6 +51,8 @@ class Ours(NamedTuple):
         n_test: test items; 0 when unknown.
         reading: metric and unit.
         row: the result row of the first repetition, for provenance.
+        selected: test value of the search's chosen member, as the paper probably reports; it
+            enters no mean, interval or verdict. None where there is none.
     """
 
     values: tuple[float, ...]
@@ -62,6 +64,7 @@ class Ours(NamedTuple):
     n_test: int
     reading: Reading
     row: dict[str, Any]
+    selected: float | None = None
 
     @property
     def mean(self) -> float:
@@ -116,7 +119,7 @@ class Lookup:
     ) -> Ours | None:
         """Return our result, in the paper's unit unless another reading is asked for."""
         wanted = reading or reading_of(dataset)
-        key = (dataset, variant, size_rule, wanted.metric, wanted.divisor)
+        key = (dataset, variant, size_rule, wanted.metric, wanted.scale)
         if key not in self._found:
             rows = self._rows.get(key[:4])
             if rows is None and variant in _SAME_AS_PF_LSTM:
@@ -145,9 +148,19 @@ class Lookup:
         wanted = reading or reading_of(dataset)
         card = self.evidence.cards.get(dataset, {})
         return {
-            name: values[wanted.metric] / wanted.divisor
+            name: values[wanted.metric] * wanted.scale
             for name, values in sorted(card.get("controls", {}).items())
             if math.isfinite(values.get(wanted.metric, math.nan))
+        }
+
+    def control_errors(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
+        """Standard errors of controls over the test sequences, where the card has them."""
+        wanted = reading or reading_of(dataset)
+        card = self.evidence.cards.get(dataset, {})
+        return {
+            name: values[f"{wanted.metric}_se"] * wanted.scale
+            for name, values in sorted(card.get("controls", {}).items())
+            if math.isfinite(values.get(f"{wanted.metric}_se", math.nan))
         }
 
     def why_not_run(self, dataset: str, variant: str, size_rule: str) -> str:
@@ -172,17 +185,19 @@ def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | Non
     first = {str(name): value for name, value in rows.iloc[0].items()}
     if finite.empty:
         return None
-    values = tuple(float(value) / reading.divisor for value in finite["value"])
+    values = tuple(float(value) * reading.scale for value in finite["value"])
+    selected = float(first["selected_member_value"])
     return Ours(
         values=values,
         repetitions=tuple(int(value) for value in finite["repetition"]),
         seeds=tuple(str(seed) for seed in finite["seed"]),
-        errors=tuple(float(value) / reading.divisor for value in finite["sampling_error"]),
+        errors=tuple(float(value) * reading.scale for value in finite["sampling_error"]),
         interval=_possible(t_interval(values, confidence), reading.metric),
         diverged=len(rows) - len(finite),
         n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
         reading=reading,
         row=first,
+        selected=selected * reading.scale if math.isfinite(selected) else None,
     )
 
 

@@ -20,8 +20,8 @@ class Claim(NamedTuple):
 
     Attributes:
         name: short name, also its anchor.
-        sentence: the paper's words.
-        section: where it stands in the paper.
+        sentence: the paper's own words; "..." where some are left out.
+        section: section of the paper, and its paragraph's heading where it has one.
         computed: what is computed.
         measure: scores -> differences by stratum.
         table: anchor of the table that holds the numbers.
@@ -38,7 +38,9 @@ class Claim(NamedTuple):
 _PF = (Pair("pf_lstm", "lstm"), Pair("pf_gru", "gru"))
 _BAYES = (Pair("pf_lstm", "bayes_lstm"), Pair("pf_gru", "bayes_gru"))
 _ENSEMBLE = (Pair("pf_lstm", "lstm_ensemble"), Pair("pf_gru", "gru_ensemble"))
-_LOCALIZATION, _GENERAL = "Robot Localization", "General Sequence Prediction Tasks"
+_LOCALIZATION = "Robot Localization"
+_TASKS = "General Sequence Prediction Tasks"
+_GENERAL = f"{_TASKS}, Comparison with RNNs"
 _ABLATION = "Ablation Study"
 
 
@@ -58,7 +60,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "pf-maze-best",
-        "PF-RNNs consistently outperform the corresponding RNNs (search over sizes).",
+        "PF-RNNs consistently outperform the corresponding RNNs.",
         _LOCALIZATION,
         "the same with the best size of each",
         order(MAZES, _PF, "best"),
@@ -66,7 +68,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "maze-growth",
-        "The performance benefits become more pronounced, as the size of the maze grows.",
+        "The performance benefits become more pronounced, as the size of the maze grows ...",
         _LOCALIZATION,
         "advantage in log error on maze27 minus that on maze10, fixed size",
         growth("maze10", "maze27", _PF),
@@ -74,7 +76,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "pf-real",
-        "PF-RNNs outperform the corresponding RNNs on 90% of the datasets.",
+        "PF-RNNs outperform the corresponding RNNs on 90% of the datasets ...",
         _GENERAL,
         "PF-LSTM over LSTM and PF-GRU over GRU on the ten real sets, fixed size",
         order(REAL, _PF, "fixed"),
@@ -82,7 +84,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "pf-real-best",
-        "Generally better ... as well as with the best hyper-parameters within the model class.",
+        "PF-LSTM and PF-GRU are generally better than the LSTM and GRU, ... as well as with the "
+        "best hyper-parameters within the model class.",
         _GENERAL,
         "the same with the best size of each",
         order(REAL, _PF, "best"),
@@ -90,40 +93,40 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         "pf-bayes",
-        "PF-RNNs outperform Bayesian RNNs in 16 out of 20 cases.",
-        "Comparison with Bayesian RNNs",
+        "PF-RNNs outperform Bayesian RNNs in 16 out of 20 cases ...",
+        f"{_TASKS}, Comparison with Bayesian RNNs",
         "PF-LSTM over BayesLSTM and PF-GRU over BayesGRU on the ten real sets",
         order(REAL, _BAYES, "fixed"),
         "table-4",
     ),
     Claim(
         "bayes-rnn",
-        "Bayesian RNNs can improve over RNNs.",
-        "Comparison with Bayesian RNNs",
+        "Bayesian RNNs can improve over RNNs ...",
+        f"{_TASKS}, Comparison with Bayesian RNNs",
         "BayesLSTM over LSTM and BayesGRU over GRU on the ten real sets",
         order(REAL, (Pair("bayes_lstm", "lstm"), Pair("bayes_gru", "gru")), "fixed"),
         "table-4",
     ),
     Claim(
         "ensemble-rnn",
-        "Ensembles of RNNs generally improve over a single RNN.",
-        "Comparison with Ensembles",
+        "... ensembles of RNNs generally improve over a single RNN ...",
+        f"{_TASKS}, Comparison with Ensembles",
         "LSTM-E over LSTM and GRU-E over GRU on the ten real sets",
         order(REAL, (Pair("lstm_ensemble", "lstm"), Pair("gru_ensemble", "gru")), "fixed"),
         "table-4",
     ),
     Claim(
         "pf-ensemble",
-        "The performance [of ensembles] is substantially poorer than PF-RNNs for most datasets.",
-        "Comparison with Ensembles",
+        "... the performance is substantially poorer than PF-RNNs for most datasets.",
+        f"{_TASKS}, Comparison with Ensembles",
         "PF-LSTM over LSTM-E and PF-GRU over GRU-E on all thirteen sets",
         order(ALL, _ENSEMBLE, "fixed"),
         "table-4",
     ),
     Claim(
         "sota-better",
-        "PF-RNNs perform better than the SOTA on LPA, AREM, and GAS.",
-        "Comparison with the State-of-the-Art",
+        "PF-RNNs, ... perform better than the SOTA on LPA, AREM, and GAS.",
+        f"{_TASKS}, Comparison with the State-of-the-Art",
         "PF-LSTM-best and PF-GRU-best against the printed reference",
         against_reference(("lpa", "arem", "gas"), ("pf_lstm", "pf_gru"), True),
         "table-2",
@@ -131,14 +134,14 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "sota-worse",
         "For NASDAQ, R52 and MR, SOTAs ... work better than PF-RNNs.",
-        "Comparison with the State-of-the-Art",
+        f"{_TASKS}, Comparison with the State-of-the-Art",
         "the printed reference against PF-LSTM-best and PF-GRU-best",
         against_reference(("nasdaq", "r52", "mr"), ("pf_lstm", "pf_gru"), False),
         "table-2",
     ),
     Claim(
         "particles",
-        "Using more particles makes a better prediction in general (P1 to P30).",
+        "Using more particles makes a better prediction in general.",
         _ABLATION,
         "slope of the score on log2 of the number of particles, on all thirteen sets",
         trend(ALL),
@@ -160,16 +163,14 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _ablation(
         "loss-elbo",
-        "The combination of prediction loss and ELBO loss leads to better performance (than the "
-        "prediction loss alone).",
-        "PF-LSTM over NoELBO on all thirteen sets",
+        "The combination of prediction loss and ELBO loss leads to better performance.",
+        "than the prediction loss alone: PF-LSTM over NoELBO on all thirteen sets",
         "pf_lstm_noelbo",
     ),
     _ablation(
         "loss-prediction",
-        "The combination of prediction loss and ELBO loss leads to better performance (than the "
-        "ELBO alone).",
-        "PF-LSTM over ELBOonly on all thirteen sets",
+        "The combination of prediction loss and ELBO loss leads to better performance.",
+        "than the ELBO alone: PF-LSTM over ELBOonly on all thirteen sets",
         "pf_lstm_elboonly",
     ),
     _ablation(

@@ -65,12 +65,13 @@ def claims_part(
                 one.verdict,
             ),
             one.stratum.partition(" / ")[0] if " against " not in one.stratum else "",
+            links=((1, f"#claim-{one.claim}"),),
         )
         for one in strata
     )
     tables = [PlainTable("What the paper claims, and whether it holds here.", header, rows)]
     names = ("claim", "section of the paper", "holds when", "found", "verdict")
-    plain = tuple(PlainRow(tuple(claim)) for claim in counted)
+    plain = tuple(PlainRow((f"“{one.sentence}”", *one[1:])) for one in counted)
     tables.append(PlainTable("Claims that are counted, not tested.", names, plain))
     if details:
         columns = ("data set / pair", "claim", "n", "mean effect", "p (Holm)", "verdict alone")
@@ -81,7 +82,8 @@ def claims_part(
         (
             "Each claim is one stratified sign-flip test over all paired repetitions; p-values are "
             "adjusted over all claims. Effects are ratios: 0.80 times the error means a fifth less "
-            "(for accuracies: of the odds of a wrong class).",
+            "(for accuracies: of the odds of a wrong class). The first column quotes the paper, "
+            "the second says where it stands.",
             "A data set alone is tested from 10 repetitions on: with fewer no test can reach "
             "significance after adjustment.",
         ),
@@ -96,7 +98,7 @@ def _claim_row(result: ClaimResult, lookup: Lookup) -> PlainRow:
     excerpts = sorted(name for name in sets if lookup.state(name) == "excerpt")
     excerpted = f"; excerpts: {', '.join(excerpts)}" if excerpts else ""
     texts = (
-        claim.sentence,
+        f"“{claim.sentence}”",
         claim.section,
         claim.computed,
         result.verdict if result.verdict != NOT_RUN else "not run: no pair has both results",
@@ -106,7 +108,7 @@ def _claim_row(result: ClaimResult, lookup: Lookup) -> PlainRow:
         significant(result.p_up, 2) if ran and not result.verdict.startswith(NOT_JUDGED) else DASH,
         "to the table",
     )
-    return PlainRow(texts, links=((8, f"#{claim.table}"),))
+    return PlainRow(texts, links=((8, f"#{claim.table}"),), anchor=f"claim-{claim.name}")
 
 
 def parity_part(lookup: Lookup) -> Part:

@@ -13,6 +13,7 @@ from pfrnn.errors import RecordError
 from pfrnn.files import canonical_json, read_json, write_json, write_text
 from pfrnn.maze.maps import load_maze
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
+from pfrnn.reporting.pictures import exact_belief, sequences
 from pfrnn.reporting.samples import belief_sample, series
 
 EPOCHS_KEPT = 32
@@ -38,25 +39,27 @@ def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
     data = out / "data"
     finals = sorted(set(frame["final_id"]))
     write_json(data / "study.json", study._asdict())
-    write_json(data / "cards.json", _cards(prepared, frame, study.datasets))
+    folders = _prepared(prepared, frame, study.datasets)
+    cards = {name: read_json(folder / "card.json") for name, folder in folders.items()}
+    pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
+    write_json(data / "cards.json", cards)
+    write_text(data / "sequences.json", canonical_json(pictures) + "\n")
     write_json(data / "runs.json", {final: _run(results / final) for final in finals})
     write_json(data / "choices.json", {final: _choice(results, final) for final in finals})
     write_text(data / "histories.csv", _histories(results, finals).to_csv(index=False))
     write_json(data / "series.json", {final: series(results / final) for final in finals})
-    write_text(data / "beliefs.json", canonical_json(_beliefs(results, frame)) + "\n")
+    write_text(data / "beliefs.json", canonical_json(_beliefs(results, frame, folders)) + "\n")
 
 
-def _cards(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Any]:
-    """The card of each data set; of several protocols, the one that the results name."""
-    digests = set(frame["data_digest"])
-    found: dict[str, Any] = {}
+def _prepared(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Path]:
+    """The folder of each data set; of several protocols, the one that the results name."""
+    digests, wanted = set(frame["data_digest"]), set(datasets) | set(frame["dataset"])
+    found: dict[str, Path] = {}
     for path in sorted(prepared.glob("*/card.json")):
         card = read_json(path)
         named = {card["arrays_digest"], card["protocol_digest"]} & digests
-        if card["name"] in set(datasets) | set(frame["dataset"]) and (
-            named or card["name"] not in found
-        ):
-            found[card["name"]] = card
+        if card["name"] in wanted and (named or card["name"] not in found):
+            found[card["name"]] = path.parent
     return found
 
 
@@ -112,13 +115,14 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) and np.isfinite(value) else value
 
 
-def _beliefs(results: Path, frame: pd.DataFrame) -> dict[str, Any]:
+def _beliefs(results: Path, frame: pd.DataFrame, folders: dict[str, Path]) -> dict[str, Any]:
     beliefs = {}
     for final in _pictured(frame):
         sample = belief_sample(results / final)
         if sample:
-            maze = load_maze(str(frame[frame["final_id"] == final]["dataset"].iloc[0]))
-            beliefs[final] = sample | {"map": maze.grid.tolist()}
+            name = str(frame[frame["final_id"] == final]["dataset"].iloc[0])
+            exact = exact_belief(folders[name], sample["index"]) if name in folders else {}
+            beliefs[final] = sample | exact | {"map": load_maze(name).grid.tolist()}
     return beliefs
 
 

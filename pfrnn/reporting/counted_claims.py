@@ -43,7 +43,7 @@ def counted_claims(lookup: Lookup) -> list[CountedClaim]:
     return [
         _claim(
             tier,
-            "The PF-RNN and the RNN have roughly the same number of trainable parameters.",
+            "... the PF-RNN and the RNN have roughly the same number of trainable parameters.",
             "Experiments",
             f"every pair within {100 * PARITY:.0f} % at fixed size",
             [abs(ratio - 1) <= PARITY for ratio in parameters],
@@ -51,15 +51,16 @@ def counted_claims(lookup: Lookup) -> list[CountedClaim]:
         ),
         _claim(
             tier,
-            "The number of particles does not affect the number of PF-RNN network parameters.",
-            "Overview",
+            "The number of particles thus does not affect the number of PF-RNN network parameters.",
+            "Particle Filter Recurrent Neural Networks, Overview",
             "P1 to P30 have the same count on every set",
             _same_count(lookup, sets),
             "",
         ),
         _claim(
             tier,
-            "[PF-RNNs learn a better belief] though at a greater computational cost.",
+            "They aim to learn a better belief representation from the same data, though at a "
+            "greater computational cost.",
             "Introduction",
             "the final runs of every PF-RNN take longer than its RNN's, an epoch limit alike",
             [ratio > 1 for ratio in seconds],

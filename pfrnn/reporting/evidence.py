@@ -8,7 +8,8 @@
 ``data/choices.json`` setting selected for each final
 ``data/histories.csv`` thinned learning curves of the finals
 ``data/series.json`` error, effective sample size and calibration of each final
-``data/beliefs.json`` a few trajectories with all particles
+``data/beliefs.json`` a few trajectories with all particles, and the exact posterior's answer
+``data/sequences.json`` a few test sequences of each data set
 ===================  ==========================================================================
 
 ``pfrnn.reporting.collect`` writes it from a tier's results; tables, figures and claims are
@@ -39,6 +40,7 @@ NUMERIC = (
     "passes_sd",
     "sampling_error",
     "n_test",
+    "selected_member_value",
     "parameters",
     "budget_configurations",
     "budget_epochs",
@@ -80,6 +82,7 @@ class Evidence(NamedTuple):
     histories: pd.DataFrame
     series: dict[str, dict[str, Any]]
     beliefs: dict[str, dict[str, Any]]
+    sequences: dict[str, dict[str, Any]]
 
 
 def read_results(path: Path) -> pd.DataFrame:
@@ -144,4 +147,5 @@ def read_evidence(folder: Path) -> Evidence:
         pd.read_csv(data / "histories.csv"),
         read_json(data / "series.json"),
         read_json(data / "beliefs.json"),
+        read_json(data / "sequences.json"),
     )

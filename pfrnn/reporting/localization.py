@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 
 from pfrnn.reporting.cells import Cell, Lookup, Ours
-from pfrnn.reporting.matrices import KINDS, Records, signed, spread_text, tier_note
-from pfrnn.reporting.numbers import SYMBOLS, decimals_for, number, plain
+from pfrnn.reporting.matrices import (
+    KINDS,
+    Records,
+    control_spread,
+    signed,
+    spread_text,
+    tier_note,
+)
+from pfrnn.reporting.numbers import SYMBOLS, decimals_for, number, plain, scored
 from pfrnn.reporting.paper.numbers import paper_numbers
 from pfrnn.reporting.tables import matrix
 from pfrnn.reporting.units import Reading, reading_of
@@ -25,13 +32,15 @@ METHODS = (
     "bayes_gru",
     "gru_ensemble",
 )
-# Beside the mean, which hangs on a few mirrored poses: name -> (our metric, unit, control's name).
+# Beside the mean, which hangs on a few mirrored poses: name -> (our metric, unit).
 FURTHER = {
-    "all steps": ("all_steps_mse", "", ("all_steps_mse",)),
-    "median": ("median", "", ("median", "last_step_median")),
-    "90th percentile": ("p90", "", ("p90", "last_step_p90")),
-    "success": ("success", " %", ("success", "success_rate")),
+    "all steps": ("all_steps_mse", ""),
+    "median": ("median", ""),
+    "90th percentile": ("p90", ""),
+    "success": ("success", " %"),
 }
+# What the posterior's own variance says about its errors: the same floor, less noise.
+EXPECTED = {"last_step_mse": "last_step_expected", "all_steps_mse": "all_steps_expected"}
 BAR_CHART = "bar chart only"
 
 
@@ -62,7 +71,11 @@ def localization_matrix(cells: list[Cell], lookup: Lookup, records: Records) -> 
         "Test errors in map units squared (mean of x and y); success: last pose within 1 unit.",
         f"{tier_note(lookup.evidence.study.tier)} The paper prints localisation numbers for the "
         "particle, Bayesian and ensemble variants (table 4); those of LSTM and GRU stand in a bar "
-        f"chart only. The mean hangs on a few mirrored poses, so the median stands beside.{others}",
+        "chart only. The mean hangs on a few mirrored poses, so the median stands beside. Two "
+        "controls bracket every number: the map centre, and the exact posterior, which knows map, "
+        "rules and noise and is computed from the same inputs of the same trajectories. No method "
+        "has a smaller expected error; how small that is, the length of the trajectories decides."
+        f"{others}",
         tuple(columns),
         tuple(rows),
     )
@@ -90,7 +103,7 @@ def _views(
         )
         return [first, *(CellView(maze, SYMBOLS["not run"]) for _ in FURTHER)]
     views = [_main_view(maze, ours, printed, verdict, lookup.state(maze), records)]
-    for metric, unit, _ in FURTHER.values():
+    for metric, unit in FURTHER.values():
         further = lookup.ours(maze, variant, rule, Reading(metric, 1.0, "", True, ""))
         views.append(_further_view(maze, further, unit))
     return views
@@ -113,6 +126,7 @@ def _main_view(
         state,
         plain(ours.mean),
         records.index(ours),
+        scored(ours.selected, digits) if ours.selected is not None else "",
     )
 
 
@@ -140,28 +154,41 @@ def _printed(maze: str, variant: str, rule: str) -> str:
 
 
 def _controls(lookup: Lookup, mazes: list[str]) -> list[MatrixRow]:
-    """Rows of controls; a share written as a fraction becomes per cent."""
+    """Rows of controls, with the standard error over trajectories that the card has."""
     cards = {maze: lookup.evidence.cards.get(maze, {}).get("controls", {}) for maze in mazes}
     rows = []
     for name in sorted({name for controls in cards.values() for name in controls}):
-        views = []
-        for maze in mazes:
-            control = cards[maze].get(name, {})
-            views.append(_control_view(maze, control, (reading_of(maze).metric,), ""))
-            views.extend(
-                _control_view(maze, control, names, unit) for _, unit, names in FURTHER.values()
-            )
-        rows.append(MatrixRow(f"control: {name.replace('_', ' ')}", "", tuple(views), True))
+        found = {maze: cards[maze].get(name, {}) for maze in mazes}
+        label = f"control: {name.replace('_', ' ')}"
+        rows.append(_control_row(label, found, {}))
+        if any("last_step_expected" in control for control in found.values()):
+            rows.append(_control_row(f"{label}, by its own variance", found, EXPECTED))
     return rows
 
 
+def _control_row(
+    label: str, controls: dict[str, dict[str, float]], renamed: dict[str, str]
+) -> MatrixRow:
+    """One row; with ``renamed`` only the metrics that it names."""
+    metrics = {metric: unit for metric, unit in FURTHER.values()}
+    views = []
+    for maze, control in controls.items():
+        for metric, unit in {reading_of(maze).metric: "", **metrics}.items():
+            known = not renamed or metric in renamed
+            shown = renamed.get(metric, metric) if known else ""
+            first = metric == reading_of(maze).metric
+            views.append(_control_view(maze, control, shown, unit, first))
+    return MatrixRow(label, "", tuple(views), True)
+
+
 def _control_view(
-    maze: str, control: dict[str, float], names: tuple[str, ...], unit: str
+    maze: str, control: dict[str, float], metric: str, unit: str, first: bool
 ) -> CellView:
-    for name in names:
-        value = control.get(name, math.nan)
-        if math.isfinite(value):
-            shown = 100 * value if name == "success_rate" else value
-            text = number(shown, 0 if unit else decimals_for(shown)) + unit
-            return CellView(maze, text, sort=plain(shown))
-    return CellView(maze, SYMBOLS["not run"])
+    value = control.get(metric, math.nan)
+    if not math.isfinite(value):
+        return CellView(maze, SYMBOLS["not run"])
+    digits = 0 if unit else decimals_for(value)
+    spread = control_spread(control, metric, digits)
+    if first and "trajectories" in control:
+        spread = f"{spread} {int(control['trajectories']):,} trajectories".strip()
+    return CellView(maze, scored(value, digits) + unit, spread, sort=plain(value))

@@ -12,6 +12,7 @@ from pfrnn.reporting.numbers import (
     interval_text,
     number,
     plain,
+    scored,
     seconds_text,
     significant,
 )
@@ -93,12 +94,14 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("parameters", significant_count(row["parameters"])),
         ("searched", _budget(row)),
         ("selected", _selected(lookup, str(row["final_id"]))),
+        ("its own test score", _selected_value(ours, digits)),
         ("final block", str(row["final_id"])),
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
         ("commit", str(row["commit"])),
         ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
         ("rebuild", rebuild_command(tier, str(row["final_id"]))),
+        ("by hand", f"pfrnn final {row['final_id']} --tier {tier}"),
     ]
     title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
     return Record(title, tuple(lines))
@@ -137,6 +140,12 @@ def _selected(lookup: Lookup, final_id: str) -> str:
     return f"{chosen.get('block_id')}, member {chosen.get('member')}"
 
 
+def _selected_value(ours: Ours, digits: int) -> str:
+    if ours.selected is None:
+        return "none (an ensemble, or not recorded)"
+    return f"{scored(ours.selected, digits)} (one selected run; in no mean and no verdict)"
+
+
 def _budget(row: dict[str, Any]) -> str:
     return (
         f"{significant_count(row['budget_configurations'])} configurations, "
@@ -166,6 +175,7 @@ def cell_view(cell: Cell, records: Records) -> CellView:
         state=cell.state,
         sort=plain(ours.mean),
         record=records.index(ours),
+        selected=scored(ours.selected, digits) if ours.selected is not None else "",
         **common,
     )
 
@@ -224,9 +234,23 @@ def control_rows(lookup: Lookup, columns: tuple[Column, ...]) -> list[MatrixRow]
         for column in columns:
             value = controls[column.dataset].get(name)
             digits = decimals_for(value) if value is not None else 2
-            views.append(CellView(column.dataset, number(value, digits), sort=plain(value)))
+            error = lookup.control_errors(column.dataset).get(name)
+            spread = error_text(error, digits)
+            views.append(CellView(column.dataset, scored(value, digits), spread, sort=plain(value)))
         rows.append(MatrixRow(f"control: {name.replace('_', ' ')}", "", tuple(views), True))
     return rows
+
+
+def control_spread(control: dict[str, float], metric: str, digits: int) -> str:
+    """Write a control's standard error over the test sequences; empty when it has none."""
+    return error_text(control.get(f"{metric}_se"), digits)
+
+
+def error_text(error: float | None, digits: int) -> str:
+    """Write a standard error; empty when there is none."""
+    if error is None or not math.isfinite(error):
+        return ""
+    return f"± {scored(error, digits)} (standard error)"
 
 
 def table_note(lookup: Lookup, columns: tuple[Column, ...]) -> str:

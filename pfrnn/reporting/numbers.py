@@ -35,6 +35,14 @@ def number(value: float | None, decimals: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def scored(value: float | None, decimals: int = 2) -> str:
+    """Write a number; one that would round to zeros with its power of ten, as 4e-7."""
+    if value is None or not 0 < abs(value) < 5 * 10.0 ** -(decimals + 1):
+        return number(value, decimals)
+    mantissa, _, exponent = f"{value:.0e}".replace("-", "−", int(value < 0)).partition("e")
+    return f"{mantissa}e{int(exponent)}".replace("e-", "e−")
+
+
 def interval_text(interval: Interval | None, decimals: int) -> str:
     """Write an interval as [low, high]; a dash when there is none."""
     if interval is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pfrnn.reporting.evidence import Evidence
-from pfrnn.reporting.figures.belief import PARTICLE, PREDICTED, TRUE
+from pfrnn.reporting.figures.belief import EXACT, PARTICLE, PREDICTED, TRUE
 from pfrnn.reporting.figures.style import LANDMARK, WALL
 from pfrnn.reporting.page import json_text
 from pfrnn.reporting.views import Player
@@ -33,16 +33,22 @@ def _player(sample: dict[str, Any]) -> Player:
             "truth": [_pose(pose) for pose in sample["truth"][s]],
             "prediction": [_pose(pose) for pose in sample["prediction"][s]],
             "particles": [[_point(one) for one in step] for step in sample["particles"][s]],
+            "exact": [_point(one) for one in (_exact(sample, s) or [])],
         }
         for s in range(len(sample["truth"]))
     ]
     data = {
         "height": height,
-        "colours": [TRUE, PREDICTED, PARTICLE],
+        "colours": [TRUE, PREDICTED, PARTICLE, EXACT],
         "trajectories": trajectories,
     }
     last = max(len(one["truth"]) for one in trajectories) - 1
     return Player(width, height, walls, len(trajectories), last, json_text(data))
+
+
+def _exact(sample: dict[str, Any], index: int) -> list[list[float]] | None:
+    known = sample.get("exact_mean") or []
+    return known[index] if index < len(known) else None
 
 
 def _point(values: list[float]) -> list[float]:

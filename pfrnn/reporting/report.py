@@ -9,6 +9,7 @@ from pfrnn.reporting.claim_parts import claim_tiles, claims_part, parity_part
 from pfrnn.reporting.claims import judge_claims, judge_strata
 from pfrnn.reporting.collect import collect
 from pfrnn.reporting.counted_claims import counted_claims
+from pfrnn.reporting.data_part import data_part
 from pfrnn.reporting.evidence import Evidence, Study, read_evidence
 from pfrnn.reporting.figures.belief import belief_panels
 from pfrnn.reporting.figures.calibration import calibration
@@ -18,6 +19,7 @@ from pfrnn.reporting.figures.localization import localization_bars
 from pfrnn.reporting.figures.over_time import error_over_time, ess_over_time
 from pfrnn.reporting.figures.particles import particles_against_error
 from pfrnn.reporting.figures.scatter import scatter_plots
+from pfrnn.reporting.figures.sequences import sequence_pictures
 from pfrnn.reporting.figures.style import Drawing, close
 from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
@@ -25,7 +27,7 @@ from pfrnn.reporting.matrices import Records, paper_matrix
 from pfrnn.reporting.outputs import write_claims, write_figures, write_readme_block, write_tables
 from pfrnn.reporting.page import figure_view, write_page
 from pfrnn.reporting.player import belief_player
-from pfrnn.reporting.sections import controls_part, data_part, missing_part, runs_part, units_part
+from pfrnn.reporting.sections import controls_part, missing_part, runs_part, units_part
 from pfrnn.reporting.summary_table import all_cells
 from pfrnn.reporting.views import Part
 
@@ -55,6 +57,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     matrices.append(localization_matrix(cells, lookup, records))
     matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
     figures = draw(evidence, lookup)
+    pictures = sequence_pictures(evidence)
     parts = [
         claims_part(claims, strata, counted, lookup),
         controls_part(lookup),
@@ -64,10 +67,10 @@ def render(evidence_folder: Path, out: Path) -> Path:
         deviations_part(),
         unknown_part(),
         missing_part(lookup),
-        data_part(lookup),
+        data_part(lookup, pictures),
         runs_part(lookup),
     ]
-    drawings = [one for several in figures.values() for one in several]
+    drawings = [one for several in figures.values() for one in several] + pictures
     write_tables(cells, lookup, out / "tables")
     write_claims(claims, strata, counted, tier, out)
     write_figures(drawings, out / "figures")

@@ -16,8 +16,8 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def read_arrays(path: Path) -> Arrays:
-    """Read an ``.npz`` file; empty when there is none.
+def read_arrays(path: Path, *wanted: str) -> Arrays:
+    """Read an ``.npz`` file, or only the ``wanted`` arrays that it has; empty when there is none.
 
     Raises:
         RecordError: the file is damaged.
@@ -26,7 +26,7 @@ def read_arrays(path: Path) -> Arrays:
         return {}
     try:
         with np.load(path) as stored:
-            return {name: stored[name] for name in stored.files}
+            return {name: stored[name] for name in stored.files if name in wanted or not wanted}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise RecordError(f"{path}: not a readable array file: {error}; rerun its final") from error
 
@@ -103,15 +103,17 @@ def belief_sample(final: Path) -> dict[str, Any]:
         return {}
     keep = slice(0, TRAJECTORIES_KEPT)
     return {
-        "particles": _nested(belief["particles"][keep]),
-        "weights": _nested(_weights(belief["log_weights"][keep])),
-        "prediction": _nested(belief["prediction"][keep]),
-        "truth": _nested(belief["truth"][keep]),
+        "index": belief["index"][keep].tolist() if "index" in belief else [],
+        "particles": nested(belief["particles"][keep]),
+        "weights": nested(_weights(belief["log_weights"][keep])),
+        "prediction": nested(belief["prediction"][keep]),
+        "truth": nested(belief["truth"][keep]),
     }
 
 
-def _nested(values: npt.NDArray[Any]) -> Any:
-    return np.round(np.asarray(values, dtype=np.float64), 3).tolist()
+def nested(values: npt.NDArray[Any], digits: int = 3) -> Any:
+    """Return an array as rounded nested lists."""
+    return np.round(np.asarray(values, dtype=np.float64), digits).tolist()
 
 
 def _rounded(values: npt.NDArray[Any], digits: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""Sections on what the numbers rest on: controls, data, missing sets, runs."""
+"""Sections on what the numbers rest on: controls, units, missing sets, runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pfrnn.reporting.cells import Lookup
 from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import rebuild_command, significant_count
-from pfrnn.reporting.numbers import DASH, decimals_for, number, seconds_text, significant
+from pfrnn.reporting.numbers import DASH, decimals_for, number, scored, seconds_text, significant
 from pfrnn.reporting.paper.numbers import numbers_of
 from pfrnn.reporting.units import Reading, reading_of
 from pfrnn.reporting.views import Part, PlainRow, PlainTable
@@ -55,51 +55,10 @@ def _named(controls: dict[str, float], names: list[str]) -> str:
     """Write controls with their values; a dash when there are none."""
     return (
         ", ".join(
-            f"{name.replace('_', ' ')} ({number(controls[name], decimals_for(controls[name]))})"
+            f"{name.replace('_', ' ')} ({scored(controls[name], decimals_for(controls[name]))})"
             for name in names
         )
         or DASH
-    )
-
-
-def data_part(lookup: Lookup) -> Part:
-    """State of every data set: what it is, how many sequences, what was capped."""
-    evidence = lookup.evidence
-    rows = []
-    for name in dict.fromkeys((*evidence.study.datasets, *sorted(evidence.cards))):
-        card = evidence.cards.get(name)
-        if card is None:
-            why = evidence.study.missing.get(name, "not prepared in this tier")
-            rows.append(PlainRow((name, lookup.state(name), why, DASH, DASH, DASH, DASH), name))
-            continue
-        sequences = ", ".join(f"{split} {count:,}" for split, count in card["sequences"].items())
-        capped = ", ".join(f"{split} from {count:,}" for split, count in card["capped"].items())
-        notes = " ".join(card["notes"])
-        rows.append(
-            PlainRow(
-                (
-                    name,
-                    str(card["state"]),
-                    str(card["state_note"]) or "as published",
-                    sequences,
-                    capped or "not capped",
-                    f"{card['target']} [{card['unit']}]",
-                    notes or "none",
-                ),
-                name,
-            )
-        )
-    header = ("data set", "state", "why", "sequences", "capped", "target", "notes")
-    table = PlainTable("State of the data behind every number.", header, tuple(rows))
-    return Part(
-        "data",
-        "Data",
-        (
-            "whole: the publisher's file with a known digest. excerpt: part of it. unverified: a "
-            "file whose digest nobody could compare. simulated: drawn here from a seed. missing: "
-            "could not be had.",
-        ),
-        (table,),
     )
 
 
@@ -223,8 +182,3 @@ def units_part(lookup: Lookup) -> Part:
         ),
         (PlainTable("Which reading of the printed numbers fits.", header, tuple(rows)),),
     )
-
-
-def _mean_text(lookup: Lookup, dataset: str, reading: Reading) -> str:
-    ours = lookup.ours(dataset, "pf_lstm", "fixed", reading)
-    return significant(ours.mean) if ours else "not run"

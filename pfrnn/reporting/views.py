@@ -20,6 +20,7 @@ class CellView(NamedTuple):
     state: str = ""
     sort: str = ""
     record: int | None = None
+    selected: str = ""
 
 
 class Column(NamedTuple):
@@ -55,13 +56,14 @@ class Matrix(NamedTuple):
 
 
 class PlainRow(NamedTuple):
-    """A row of text cells; ``links`` gives some of them a target in the page."""
+    """A row of text cells; ``links`` gives some of them a target, ``anchor`` makes it one."""
 
     texts: tuple[str, ...]
     dataset: str = ""
     variant: str = ""
     control: bool = False
     links: tuple[tuple[int, str], ...] = ()
+    anchor: str = ""
 
     def link(self, column: int) -> str:
         """Target of a cell; empty when it has none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -140,9 +140,3 @@ def epoch_batches(
     orders = np.stack([epoch_order(member, epoch, count) for member in members])
     rows = rows_on(orders, device)
     return [rows.part(i, i + batch_size) for i in range(0, count, batch_size)]
-
-
-def evaluation_batches(count: int, size: int) -> Iterator[npt.NDArray[np.int64]]:
-    """All sequences in order, (N,) indices a batch."""
-    for start in range(0, count, size):
-        yield np.arange(start, min(start + size, count), dtype=np.int64)

@@ -10,7 +10,6 @@ from pfrnn.config import Config
 from pfrnn.kernels import dispatch
 from pfrnn.nn.networks import NetworkSpec
 from pfrnn.training.bayesian import BayesianPath
-from pfrnn.training.fused import FusedPath
 from pfrnn.training.loss import loss_weights
 from pfrnn.training.path import ComputePath, PlainPath
 from pfrnn.variants import Variant
@@ -52,6 +51,9 @@ def particle_path(plain: PlainPath, device: torch.device) -> PlainPath:
     choice = dispatch.choose(problem)
     log.info("%s: %s", choice.name, choice.reason)
     if choice.name == "fused":
+        # Here, because it imports Triton, which torch brings on CUDA machines only.
+        from pfrnn.training.fused import FusedPath
+
         return FusedPath(plain.spec, plain.weights, plain.training, choice)
     plain.name, plain.reason = choice.name, choice.reason
     plain.network.core.run = choice.run

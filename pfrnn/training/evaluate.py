@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pfrnn.training.batches import Batch, DeviceSplit, evaluation_batches, gather
+from pfrnn.training.batches import Batch, DeviceSplit, gather, rows_on
 from pfrnn.training.members import Member
 from pfrnn.training.path import ComputePath, Predicted
 from pfrnn.training.population import Population
@@ -55,8 +55,10 @@ def evaluate(
     """
     chunks: list[Tensor] = []
     sums: list[Tensor] = []
-    for number, rows in enumerate(evaluation_batches(split.sequences, EVALUATION_BATCH)):
-        batch = gather(split, np.broadcast_to(rows, (len(members), len(rows))))
+    every = np.broadcast_to(np.arange(split.sequences), (len(members), split.sequences))
+    rows = rows_on(every.copy(), split.x.device)
+    for number, start in enumerate(range(0, split.sequences, EVALUATION_BATCH)):
+        batch = gather(split, rows.part(start, start + EVALUATION_BATCH))
         predicted = path.predict(population, members, batch, (*axes, number), best)
         chunks.append(_members_first(predicted.output.prediction, split))
         sums.append(_summary(predicted, batch))

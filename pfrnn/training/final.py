@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pfrnn.data.registry import dataset
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.ensemble import combine
 from pfrnn.evaluation.metrics import Contributions, average, contributions, metrics
-from pfrnn.evaluation.sampling import sampling_errors
+from pfrnn.evaluation.sampling import overlapping_sequences, sampling_errors
 from pfrnn.files import read_json
 from pfrnn.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.records import TEST_COLUMNS
@@ -23,6 +24,7 @@ from pfrnn.training.members import Member, ensemble_members, final_members
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
+from pfrnn.training.selected import selected_member_metrics
 from pfrnn.training.state import stacked_best
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
@@ -53,7 +55,7 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
         source="pfrnn.training.final",
     )
     trained = train(plan, job, places, device)
-    test_members(plan, job, places, trained)
+    test_members(plan, job, places, trained, chosen)
     write_record(plan, job, places, trained, kind="final", selection=selection)
 
 
@@ -85,11 +87,14 @@ def read_selection(cell: Cell, places: Places) -> dict[str, Any]:
     return selection
 
 
-def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None:
+def test_members(
+    plan: Plan, job: Job, places: Places, trained: Trained, chosen: dict[str, Any]
+) -> None:
     """Test every repetition's best state once and write test.csv and the samples.
 
     The metric of a stochastic model is averaged over passes with different noise; its predictions
-    never are, which would be another model, a hidden ensemble.
+    never are, which would be another model, a hidden ensemble. The search's chosen member is
+    tested beside them, in a column of its own; an ensemble has none.
     """
     config = plan.config.for_dataset(job.dataset)
     trainer, card = trained.trainer, trained.prepared.card
@@ -107,12 +112,16 @@ def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None
         np.stack([combine(one.prediction[stacked], card.task) for stacked in groups.values()])
         for one in passes
     ]
+    beside: dict[str, float] = {}
+    if job.variant.kind != "ensemble":
+        beside = selected_member_metrics(plan, chosen, places, trained, device_split, count)
     rows: list[dict[str, Any]] = []
+    clusters = overlapping_sequences(split, card.task)
     for number, (repetition, stacked) in enumerate(groups.items()):
         tables = [contributions(card, one[number], split.y, split.mask) for one in predictions]
         seed = derive_seed(config.seed, job.dataset, "sampling", repetition)
         first = job.members[stacked[0]]
-        rows += metric_rows(tables, config.evaluation.bootstrap, seed, first)
+        rows += metric_rows(tables, config.evaluation.bootstrap, seed, first, clusters, beside)
     folder = places.results / job.id
     write_table(folder / "test.csv", TEST_COLUMNS, rows)
     write_predictions(folder / "predictions.npz", card, split, predictions[0], list(groups))
@@ -129,11 +138,16 @@ def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:
 
 
 def metric_rows(
-    tables: list[Contributions], bootstrap: int, seed: int, member: Member
+    tables: list[Contributions],
+    bootstrap: int,
+    seed: int,
+    member: Member,
+    clusters: npt.NDArray[np.int64] | None = None,
+    selected: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """One row a metric for one repetition, from its passes."""
     each = [metrics(table) for table in tables]
-    errors = sampling_errors(average(tables), bootstrap, seed)
+    errors = sampling_errors(average(tables), bootstrap, seed, clusters)
     rows = []
     for name in each[0]:
         values = np.array([one[name] for one in each])
@@ -147,6 +161,7 @@ def metric_rows(
                 "passes_sd": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
                 "sampling_error": errors[name],
                 "n_test": tables[0].sequences,
+                "selected_member_value": (selected or {}).get(name, ""),
             }
         )
     return rows
@@ -157,5 +172,5 @@ def best_population(trained: Trained) -> Population:
     trainer = trained.trainer
     parameters, buffers = stacked_best(trained.state, trainer.members)
     return Population.of_best(
-        [member.index for member in trainer.members], parameters, buffers, trainer.device
+        [member.number for member in trainer.members], parameters, buffers, trainer.device
     )

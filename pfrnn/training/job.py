@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import torch
@@ -166,6 +167,8 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
         "kernel_reason": trained.path.reason,
+        # The day, for readers: no digest and no number depends on it.
+        "finished": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,

@@ -54,7 +54,7 @@ def judge(
     finite = group.finite.cpu().numpy()
     verdict = Verdict([], [], [])
     for place, member in enumerate(live):
-        entry = progress[member.index]
+        entry = progress[member.number]
         values = _metrics(problem, passes, place)
         value = score(problem.card.task, values)
         train_loss = float(sums[0, place] / sums[1, place])
@@ -68,7 +68,7 @@ def judge(
             verdict.stopped.append(place)
         verdict.improved.append(wins)
         row = {
-            "member": member.index,
+            "member": member.number,
             "epoch": group.epoch,
             "train_loss": train_loss,
             "val_loss": float(loss[place]),

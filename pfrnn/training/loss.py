@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pfrnn.config import Loss
 from pfrnn.functional.losses import (
+    Kind,
     combined_loss,
     elbo_loss,
     exponential_time_weights,
@@ -58,7 +59,9 @@ def member_loss(task: str, weights: LossWeights, output: NetworkOutput, batch: B
     Raises:
         ValueError: an ELBO is asked for but the network returned no particles.
     """
-    target, mask, kind = batch.y, batch.mask, "regression"
+    target: Tensor = batch.y
+    mask: Tensor | None = batch.mask
+    kind: Kind = "regression"
     if task == "classification":
         # The network returns the last valid step only; its label is the sequence's.
         target, mask, kind = batch.y.unsqueeze(0), None, "classification"

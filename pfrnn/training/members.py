@@ -16,7 +16,7 @@ class Member(NamedTuple):
     """One training run.
 
     Attributes:
-        index: its number in the block.
+        number: its place in the block.
         setting: learning rate, clip, L2.
         repetition: 0 in the search; finals use 1 to R, so the test never meets the very run that
             won on validation.
@@ -26,7 +26,7 @@ class Member(NamedTuple):
             all of them.
     """
 
-    index: int
+    number: int
     setting: Setting
     repetition: int
     seed: int
@@ -36,7 +36,7 @@ class Member(NamedTuple):
 
 def _member(index: int, setting: Setting, base: int, dataset: str, repetition: int) -> Member:
     return Member(
-        index=index,
+        number=index,
         setting=setting,
         repetition=repetition,
         seed=derive_seed(base, dataset, "repetition", repetition),
@@ -58,13 +58,13 @@ def ensemble_members(
     setting: Setting, repetitions: int, size: int, base: int, dataset: str
 ) -> list[Member]:
     """``size`` bagged members for each repetition, in that order."""
-    found = []
+    found: list[Member] = []
     for repetition in range(1, repetitions + 1):
         for place in range(size):
             axes = (dataset, "ensemble", repetition, place)
             found.append(
                 Member(
-                    index=len(found),
+                    number=len(found),
                     setting=setting,
                     repetition=repetition,
                     seed=derive_seed(base, *axes, "seed"),

@@ -50,8 +50,11 @@ def _per_member(value: Tensor, like: Tensor) -> Tensor:
 
 def gradient_norm(gradients: Stacked) -> Tensor:
     """Global norm of each member's gradient: (M,)."""
-    squares = [gradient.square().flatten(1).sum(1) for gradient in gradients.values()]
-    return torch.stack(squares).sum(0).sqrt()
+    norms = [
+        torch.linalg.vector_norm(gradient, dim=list(range(1, gradient.dim())))
+        for gradient in gradients.values()
+    ]
+    return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
 def rmsprop(
@@ -88,16 +91,32 @@ def rmsprop(
     norm = gradient_norm(gradients)
     factor = (hyper.clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
     moves = alive & torch.isfinite(norm)
-    new_parameters: Stacked = {}
-    new_squares: Stacked = {}
-    for name, value in parameters.items():
-        moving = _per_member(moves, value)
-        gradient = gradients[name] * _per_member(factor, value)
+    names = list(parameters)
+    values = [parameters[name] for name in names]
+    before = [square_average[name] for name in names]
+
+    def wide(member: Tensor) -> list[Tensor]:
+        return [_per_member(member, value) for value in values]
+
+    # Fused list operations: at small sizes the number of calls is what an update costs.
+    clipped = list(torch._foreach_mul([gradients[name] for name in names], wide(factor)))
+    for place, (name, l2) in enumerate(zip(names, wide(hyper.l2), strict=True)):
         if decays(name):
-            gradient = gradient + _per_member(hyper.l2, value) * value
-        square = square_average[name] * decay + gradient.square() * (1 - decay)
-        step = gradient / (square.sqrt() + epsilon)
-        moved = value - _per_member(hyper.learning_rate, value) * step
-        new_parameters[name] = torch.where(moving, moved, value)
-        new_squares[name] = torch.where(moving, square, square_average[name])
-    return Update(new_parameters, new_squares, norm)
+            clipped[place] = torch.addcmul(clipped[place], l2, values[place])
+    squares = torch._foreach_mul(before, decay)
+    torch._foreach_addcmul_(squares, clipped, clipped, 1 - decay)
+    roots = torch._foreach_sqrt(squares)
+    torch._foreach_add_(roots, epsilon)
+    steps = torch._foreach_div(clipped, roots)
+    torch._foreach_mul_(steps, wide(hyper.learning_rate))
+    moved = torch._foreach_sub(values, steps)
+    # On a GPU the question whether all move would wait for the device.
+    if moves.is_cuda or not bool(moves.all()):
+        masks = wide(moves)
+        moved = [torch.where(m, new, old) for m, new, old in zip(masks, moved, values, strict=True)]
+        squares = [
+            torch.where(m, new, old) for m, new, old in zip(masks, squares, before, strict=True)
+        ]
+    return Update(
+        dict(zip(names, moved, strict=True)), dict(zip(names, squares, strict=True)), norm
+    )

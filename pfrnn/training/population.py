@@ -151,7 +151,7 @@ def new_population(
     parameters = {name: value for name, value in stacked.items() if name in names}
     buffers = {name: value for name, value in stacked.items() if name not in names}
     return Population(
-        members=[member.index for member in members],
+        members=[member.number for member in members],
         parameters=parameters,
         buffers=buffers,
         square_average={name: torch.zeros_like(value) for name, value in parameters.items()},

@@ -58,7 +58,7 @@ def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with atomic_path(path) as temporary, temporary.open("wb") as target:
-        np.savez_compressed(target, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(target, allow_pickle=False, **arrays)
 
 
 def write_predictions(
@@ -94,7 +94,9 @@ def write_belief(path: Path, split: Split, trained: Trained, population: Populat
         PlainPath(spec._replace(keep_particles=True), trained.path.weights, trained.path.training),
         population.device,
     )
-    rows = spread(len(split.length), BELIEFS)
+    # Trajectories of a maze are independent draws: the first have the exact posterior's draws, too.
+    count, first = len(split.length), card.task == "localization"
+    rows = np.arange(min(count, BELIEFS)) if first else spread(count, BELIEFS)
     batch = gather(to_device(split, population.device), rows[None, :])
     one = population.take([0])
     member = [trained.trainer.members[one.members[0]]]

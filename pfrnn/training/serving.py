@@ -174,7 +174,7 @@ def load_served(folder: Path, device: str = "cpu") -> Served:
         for number, one in enumerate(described["members"])
     ]
     population = Population.of_best(
-        [member.index for member in members],
+        [member.number for member in members],
         {name: value for name, value in stacks.items() if name in learned},
         {name: value for name, value in stacks.items() if name not in learned},
         torch.device(device),

@@ -109,7 +109,7 @@ class BlockState:
 
 def stacked_best(state: BlockState, members: Sequence[Member]) -> tuple[Stacked, Stacked]:
     """Stack the members' best states again: parameters and buffers, (M, ...)."""
-    chosen = [state.best[member.index] for member in members]
+    chosen = [state.best[member.number] for member in members]
     return tuple(  # type: ignore[return-value]
         {name: torch.stack([one[kind][name] for one in chosen]) for name in chosen[0][kind]}
         for kind in (0, 1)

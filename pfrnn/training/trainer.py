@@ -47,7 +47,7 @@ class BlockTrainer:
         Args:
             problem: data and settings.
             path: computes the steps.
-            block_members: the members; ``member.index`` is the position in this sequence.
+            block_members: the members; ``member.number`` is the position in this sequence.
             folder: where checkpoint.pt and history.csv go.
             identity: digest of all the numbers depend on; a checkpoint of another isn't used.
         """

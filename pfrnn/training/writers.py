@@ -58,7 +58,7 @@ def write_members(
     rows = []
     for member, one in zip(members, progress, strict=True):
         row: dict[str, Any] = {
-            "member": member.index,
+            "member": member.number,
             "learning_rate": member.setting.learning_rate,
             "clip": member.setting.clip,
             "l2": member.setting.l2,

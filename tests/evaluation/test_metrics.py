@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, log_loss
 
-from pfrnn.data.base import PreparedCard
+from pfrnn.data.base import PreparedCard, Split
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.diagnostics import effective_sample_size, unique_ancestors
 from pfrnn.evaluation.metrics import Contributions, average, contributions, metrics, score
-from pfrnn.evaluation.sampling import sampling_errors
+from pfrnn.evaluation.sampling import overlapping_sequences, sampling_errors
 from pfrnn.evaluation.selection import Candidate, better, choose
 
 
@@ -182,3 +182,44 @@ def test_diagnostics_of_a_belief():
     with np.errstate(divide="ignore"):
         assert effective_sample_size(np.log(weights)).tolist() == [2.0, 1.0]
     assert unique_ancestors(np.array([[0, 1, 2], [2, 2, 2]])).tolist() == [3, 1]
+
+
+def overlapping_split(starts: list[int], steps: int = 4) -> Split:
+    rows = np.array(starts)[:, None] + np.arange(steps)
+    count = len(starts)
+    return Split(
+        x=np.zeros((count, steps, 1), np.float32),
+        length=np.full(count, steps, np.int32),
+        y=np.zeros(count, np.int64),
+        mask=np.arange(steps) == np.full((count, 1), steps - 1),
+        rows=rows,
+    )
+
+
+def test_windows_that_share_rows_are_one_group() -> None:
+    split = overlapping_split([0, 2, 10, 4, 20, 22])
+    assert overlapping_sequences(split, "classification").tolist() == [0, 0, 1, 0, 2, 2]
+    # Regression: only counted steps matter, and here each window counts another row.
+    assert len(set(overlapping_sequences(split, "regression"))) == 6
+    absent = split._replace(rows=np.full_like(split.rows, -1))
+    assert len(set(overlapping_sequences(absent, "classification"))) == 6
+    short = split._replace(length=np.array([2, 4, 4, 4, 4, 4], np.int32))
+    assert overlapping_sequences(short, "classification").tolist() == [0, 1, 2, 1, 3, 3]
+
+
+def test_copies_of_a_sequence_add_no_information() -> None:
+    """A hundred recordings, each cut into ten equal windows: the error is that of a hundred."""
+    rng = np.random.default_rng(0)
+    correct = (rng.random(100) < 0.8).astype(float)
+    columns = {name: correct for name in ("correct", "log_loss", "brier")}
+    hundred = Contributions("classification", columns)
+    copies = Contributions("classification", {n: np.repeat(v, 10) for n, v in columns.items()})
+    groups = np.repeat(np.arange(100), 10)
+    honest = sampling_errors(hundred, 2000, 1)["accuracy"]
+    grouped = sampling_errors(copies, 2000, 1, groups)["accuracy"]
+    # 2000 replicates know a standard error to 1.6 %: five of those, and the factor for G.
+    assert grouped == pytest.approx(honest, rel=0.09)
+    assert sampling_errors(copies, 2000, 1)["accuracy"] < 0.4 * honest  # what it would be without
+    alone = sampling_errors(hundred, 200, 1, np.arange(100))
+    assert alone == sampling_errors(hundred, 200, 1)
+    assert np.isnan(sampling_errors(copies, 200, 1, np.zeros(1000, int))["accuracy"])

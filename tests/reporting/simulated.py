@@ -24,8 +24,16 @@ DATASETS = (*MAZES, *REGRESSION, *CLASSIFICATION)
 MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
 CONTROLS = {
     "localization": {
-        "map_centre": {"last_step_mse": 9.8, "all_steps_mse": 9.8, "last_step_median": 9.0},
-        "exact_posterior": {"last_step_mse": 0.068, "success_rate": 0.99},
+        "map_centre": {"last_step_mse": 9.8, "all_steps_mse": 9.8, "median": 9.0},
+        "exact_posterior": {
+            "last_step_mse": 0.068,
+            "last_step_mse_se": 0.029,
+            "all_steps_mse": 0.5,
+            "all_steps_mse_se": 0.02,
+            "last_step_expected": 0.06,
+            "success": 99.0,
+            "trajectories": 2000.0,
+        },
     },
     "regression": {"persistence": {"rmse": 24.0, "mae": 12.0, "mse": 576.0}},
     "classification": {"majority": {"accuracy": 30.0}},
@@ -88,7 +96,7 @@ def metrics_of(dataset: str, value: float, rng: np.random.Generator) -> dict[str
     if task == "classification":
         logit = math.log((value - 0.05) / (100.05 - value)) + 0.1 * rng.normal()
         return {"accuracy": 100 / (1 + math.exp(-logit))}
-    drawn = value * reading.divisor * math.exp(0.05 * rng.normal())
+    drawn = value / reading.scale * math.exp(0.05 * rng.normal())
     if task == "localization":
         further = {"all_steps_mse": 2 * drawn, "median": drawn / 5, "p90": 3 * drawn}
         return {"last_step_mse": drawn, **further, "success": 100 * math.exp(-drawn)}
@@ -121,6 +129,7 @@ def row(
         "passes_sd": "",
         "sampling_error": error,
         "n_test": 900,
+        "selected_member_value": "" if model.kind == "ensemble" else 0.95 * value,
         "unit": "unit",
         "data_state": "simulated" if dataset in MAZES else "whole",
         "data_digest": zlib.crc32(dataset.encode()),
@@ -167,6 +176,14 @@ def write_card(prepared: Path, dataset: str, **changes: Any) -> None:
         "target": "target",
         "unit": "unit",
         "metric": reading_of(dataset).metric,
+        "redistributable": dataset != "nasdaq",
+        "classes": ["sitting", "standing", "walking"] if task == "classification" else [],
+        "features": ["x", "y", "z"],
+        "inputs": 3,
+        "vocabulary": 500 if dataset in ("mr", "r52") else 0,
+        "target_mean": [5.0] * (4 if task == "localization" else 1),
+        "target_std": [2.0] * (4 if task == "localization" else 1),
+        "raw_sha256": {} if dataset in MAZES else {"FILE.csv": "0" * 64},
         "sequences": {"train": 100, "validation": 10, "test": 900},
         "capped": {},
         "controls": CONTROLS[task],
@@ -174,9 +191,32 @@ def write_card(prepared: Path, dataset: str, **changes: Any) -> None:
         "arrays_digest": digest,
         "protocol_digest": "p" + digest,
     }
-    (prepared / f"{dataset}-{digest}").mkdir(parents=True)
-    path = prepared / f"{dataset}-{digest}" / "card.json"
-    path.write_text(json.dumps(card | changes), encoding="utf-8")
+    folder = prepared / f"{dataset}-{digest}"
+    folder.mkdir(parents=True)
+    (folder / "card.json").write_text(json.dumps(card | changes), encoding="utf-8")
+    _write_prepared(folder / "arrays.npz", dataset, bool(card["vocabulary"]))
+
+
+def _write_prepared(path: Path, dataset: str, text: bool) -> None:
+    rng = np.random.default_rng(list(dataset.encode()))
+    n, steps = 8, 40
+    x = rng.integers(1, 500, (n, steps)) if text else rng.normal(size=(n, steps, 3))
+    y = rng.normal(size=(n, steps, 4 if dataset in MAZES else 1)) * 0.4
+    arrays = {
+        "test/x": x,
+        "test/y": np.arange(n) % 3 if task_of(dataset) == "classification" else y,
+        "test/length": np.full(n, steps),
+        "test/mask": rng.random((n, steps)) < 0.9,
+        "test/rows": np.arange(n * steps).reshape(n, steps),
+    }
+    if dataset in MAZES:
+        mean = 5 + np.cumsum(0.1 * rng.normal(size=(n, steps, 2)), axis=1)
+        arrays |= {
+            "extra/exact_rows": arrays["test/rows"][:, 0],
+            "extra/exact_mean": mean,
+            "extra/exact_samples": mean[:2, :, None] + 0.2 * rng.normal(size=(2, steps, 8, 2)),
+        }
+    np.savez(path, **arrays)
 
 
 def _write_final(final: Path, group: pd.DataFrame) -> None:
@@ -184,7 +224,9 @@ def _write_final(final: Path, group: pd.DataFrame) -> None:
     dataset, name = str(group["dataset"].iloc[0]), str(group["variant"].iloc[0])
     rng = np.random.default_rng(list(final.name.encode()))
     repetitions = sorted(set(group["repetition"]))
-    (final / "run.json").write_text(json.dumps({"wall_seconds": 100.0}), encoding="utf-8")
+    (final / "run.json").write_text(
+        json.dumps({"wall_seconds": 100.0, "finished": "2026-11-28"}), encoding="utf-8"
+    )
     members = pd.DataFrame({column: [""] * len(repetitions) for column in MEMBER_COLUMNS})
     members["status"] = "early_stopped"
     members.to_csv(final / "members.csv", index=False)
@@ -224,4 +266,5 @@ def _write_arrays(
             prediction=prediction,
             truth=truth,
             mask=mask,
+            index=np.arange(n),
         )

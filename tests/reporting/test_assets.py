@@ -1,17 +1,22 @@
 """Templates and the paper's table belong to the report's source."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from pfrnn.errors import RecordError
+from pfrnn.provenance import PACKAGE_ROOT, source_digest
 from pfrnn.reporting import assets
 
 
-@pytest.mark.parametrize("name", assets.ASSETS)
-def test_every_file_is_the_one_whose_digest_stands_in_the_source(name: str) -> None:
+@pytest.mark.parametrize("name", assets.FOLDERS)
+def test_an_edit_of_a_file_changes_the_reports_source(name: str, tmp_path: Path) -> None:
+    root = tmp_path / PACKAGE_ROOT.name
+    shutil.copytree(PACKAGE_ROOT, root, ignore=shutil.ignore_patterns("__pycache__"))
+    before = source_digest("pfrnn.reporting.report", root=root)
+    assert before == source_digest("pfrnn.reporting.report")
     assert assets.asset(name)
-
-
-def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(assets.ASSETS, "style.css", ("templates", "0" * 16))
-    with pytest.raises(RecordError, match=r"style\.css: digest .*assets\.py"):
-        assets.asset("style.css")
+    path = root / "reporting" / assets.FOLDERS[name] / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    source_digest.cache_clear()
+    assert source_digest("pfrnn.reporting.report", root=root) != before

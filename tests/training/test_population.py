@@ -71,7 +71,7 @@ def _on_cpu(split: Split) -> DeviceSplit:
 
 
 def run(problem: Problem, path: PlainPath, members: list[Member], folder: Path):
-    numbered = [member._replace(index=place) for place, member in enumerate(members)]
+    numbered = [member._replace(number=place) for place, member in enumerate(members)]
     trainer = BlockTrainer(problem, path, numbered, folder, "test")
     return trainer.run()
 

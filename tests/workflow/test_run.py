@@ -47,6 +47,16 @@ def test_a_second_run_has_nothing_to_do(finished) -> None:
     assert finished.plan() == {}
 
 
+def test_snakemakes_own_report_has_the_page_and_the_captions(finished) -> None:
+    done = finished.snakemake("--report", "own.html")
+    assert done.returncode == 0, done.stdout
+    text = (finished.folder / "own.html").read_text()
+    for caption in (finished.folder / "workflow" / "captions").glob("*.rst"):
+        assert caption.read_text().strip().splitlines()[-1] in text, caption
+    for name in ("index.html", "cells.csv", "claims.csv", "results.csv"):
+        assert f"Adding {name}" in done.stdout
+
+
 def test_patience_replans_training_and_what_follows(finished) -> None:
     with finished.changed("workflow/tiers/smoke.yaml", "patience: 2", "patience: 3"):
         assert finished.plan() == {"train": 4} | DOWNSTREAM

@@ -5,7 +5,7 @@ rule aggregate:
     input:
         final_files("run.json", "test.csv", "history.csv"),
     output:
-        f"{RESULTS}/results.csv",
+        report(f"{RESULTS}/results.csv", caption="../captions/results.rst", category="Tables"),
         # What `dvc metrics diff` and `dvc plots diff` compare.
         f"{RESULTS}/metrics.json",
         [f"{RESULTS}/curves/{name}.csv" for name in PREPARED],

@@ -4,6 +4,8 @@
 rule finalise:
     input:
         selection=f"{RESULTS}/selection/{{dataset}}/{{cell}}.json",
+        # The selected member is tested beside the finals.
+        states=lambda w: block_files(f"{w.dataset}/{w.cell}", "best.pt"),
         card=lambda wildcards: prepared_card(wildcards.dataset),
         arrays=lambda wildcards: prepared_arrays(wildcards.dataset),
     output:

@@ -4,10 +4,26 @@
 rule report:
     input:
         f"{RESULTS}/results.csv",
+        prepared_cards(),
+        [prepared_arrays(name) for name in PREPARED],
     output:
-        f"{RESULTS}/report/index.html",
+        page=report(
+            f"{RESULTS}/report/index.html", caption="../captions/page.rst", category="Report"
+        ),
+        cells=report(
+            f"{RESULTS}/report/tables/cells.csv",
+            caption="../captions/cells.rst",
+            category="Tables",
+        ),
+        claims=report(
+            f"{RESULTS}/report/tables/claims.csv",
+            caption="../captions/claims.rst",
+            category="Tables",
+        ),
     params:
-        source=source_digest("pfrnn.reporting.report"),
+        source=source_digest(
+            "pfrnn.reporting.report", *(f"pfrnn.data.sets.{name}" for name in PREPARED)
+        ),
         settings=settings_digest(),
         missing=MISSING,
     log:

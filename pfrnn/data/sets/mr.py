@@ -36,7 +36,7 @@ CARD = Card(
         "Categorization with Respect to Rating Scales. ACL 2005. (Split: Yao, Mao, Luo: Graph "
         "Convolutional Networks for Text Classification. AAAI 2019.)"
     ),
-    licence="None stated.",
+    licence="none stated",
     redistributable=False,
     files=(
         RawFile(

@@ -13,7 +13,7 @@ from pfrnn.reporting.evidence import Evidence
 from pfrnn.reporting.figures.style import INK, LANDMARK, WALL, Drawing, label, new_figure
 
 TIMES = 5
-TRUE, PREDICTED, PARTICLE = "#0e7fc0", "#c8372d", "#00916c"
+TRUE, PREDICTED, PARTICLE, EXACT = "#0e7fc0", "#c8372d", "#00916c", "#8a5fc0"
 
 
 def belief_panels(evidence: Evidence) -> list[Drawing]:
@@ -54,14 +54,20 @@ def draw_belief(sample: dict[str, Any], dataset: str, variant: str, index: int) 
     times = shown_times(sample, index)
     figure, axes = new_figure(2.05 * len(times), 2.5, columns=len(times))
     for ax, t in zip(axes[0], times, strict=True):
-        _maze(ax, sample.get("map"))
+        draw_maze(ax, sample.get("map"))
         weights = np.asarray(sample["weights"][index][t])
         particles = np.asarray(sample["particles"][index][t])
         levels = np.ceil(3 * weights / max(weights.max(), 1e-12))
         for level in (1, 2, 3):  # three sizes of dots, so that the file stays small
             x, y = particles[levels == level][:, :2].T
             ax.plot(x, y, "o", color=PARTICLE, ms=1.6 + level, alpha=0.65, mew=0, ls="")
+        exact = exact_at(sample, index, t)
+        if "samples" in exact:
+            x, y = np.asarray(exact["samples"]).T
+            ax.plot(x, y, "+", color=EXACT, ms=3.5, mew=0.7, ls="")
         _arrow(ax, sample["truth"][index][t], TRUE, "o")
+        if "mean" in exact:
+            ax.plot(*exact["mean"], "D", mfc="none", mec=EXACT, mew=1.3, ms=8)
         _arrow(ax, sample["prediction"][index][t], PREDICTED, "s")
         ax.set_title(f"t = {t}")
     count = len(sample["particles"][index][0])
@@ -70,12 +76,13 @@ def draw_belief(sample: dict[str, Any], dataset: str, variant: str, index: int) 
         name: [sample[name][index][t] for t in times]
         for name in ("truth", "prediction", "particles", "weights")
     }
+    data["exact"] = [exact_at(sample, index, t) for t in times]
     return Drawing(
         f"belief-{dataset}-{number}",
         f"Belief of {label(variant)} in {dataset}, test trajectory {number}",
         f"Blue circle: true pose; red square: predicted pose; green dots: poses predicted by the "
         f"{count} particles, larger with more weight. Grey: obstacles; dark: obstacles whose "
-        "corners are landmarks. Times are chosen by the particles' spread.",
+        f"corners are landmarks. Times are chosen by the particles' spread.{_exact_text(data)}",
         f"Five maps of {dataset}: the particles spread over the map at first and gather later "
         "around the predicted pose.",
         {"times": times, "map": sample.get("map"), **data},
@@ -83,7 +90,25 @@ def draw_belief(sample: dict[str, Any], dataset: str, variant: str, index: int) 
     )
 
 
-def _maze(ax: Any, grid: list[list[float]] | None) -> None:
+def exact_at(sample: dict[str, Any], index: int, t: int) -> dict[str, Any]:
+    """Return mean and draws of the exact posterior at one step, as far as they are known."""
+    found = {}
+    for name in ("mean", "samples"):
+        known = sample.get(f"exact_{name}") or []
+        if index < len(known) and known[index] is not None:
+            found[name] = known[index][t]
+    return found
+
+
+def _exact_text(data: dict[str, Any]) -> str:
+    names = data["exact"][0].keys()
+    mean = " Open violet diamond: mean of the exact posterior, the best answer there is."
+    draws = " Violet crosses: positions drawn from it."
+    return mean * ("mean" in names) + draws * ("samples" in names)
+
+
+def draw_maze(ax: Any, grid: list[list[float]] | None) -> None:
+    """Draw a map's obstacles; without a map only the frame."""
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set_aspect("equal")

@@ -41,11 +41,13 @@ def localization_bars(lookup: Lookup) -> Drawing:
         for bar in own:
             _draw_bar(ax, bar, place - 0.4 + width * (METHODS.index(bar["method"]) + 0.5), width)
         controls[maze] = lookup.controls(maze)
+        floor = min(bar["mean"] for bar in data) / 30
         for name, value in controls[maze].items():
-            ax.plot([place - 0.45, place + 0.45], [value] * 2, color=INK, lw=1, ls=":")
-            ax.annotate(
-                name.replace("_", " "), (place - 0.45, value), fontsize=7, va="bottom", color=INK
-            )
+            # A control far below every bar would squeeze them: it is written at the lower end.
+            text = name.replace("_", " ")
+            shown, text = (value, text) if value > floor else (floor, f"{text} ({value:.0e}) ↓")
+            ax.plot([place - 0.45, place + 0.45], [shown] * 2, color=INK, lw=1, ls=":")
+            ax.annotate(text, (place - 0.45, shown), fontsize=7, va="bottom", color=INK)
     log_axis(ax)
     ax.set_xticks(range(len(mazes)), mazes)
     ax.set_ylabel("last-step MSE (map units²)")

@@ -99,6 +99,11 @@
     moving.replaceChildren();
     run.particles[t].forEach(([x, y]) => moving.append(
       make("circle", { cx: x, cy: belief.height - y, r: belief.height / 80, fill: belief.colours[2], "fill-opacity": 0.6 })));
+    if (run.exact.length > t) {
+      const [x, y] = run.exact[t];
+      moving.append(make("circle", { cx: x, cy: belief.height - y, r: belief.height / 28, fill: "none",
+        stroke: belief.colours[3], "stroke-width": belief.height / 140 }));
+    }
     pose(run.truth[t], belief.colours[0]);
     pose(run.prediction[t], belief.colours[1]);
     label.textContent = "t = " + t;

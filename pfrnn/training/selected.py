@@ -1,0 +1,68 @@
+"""The selected search member's own test score: what a paper that prints one run may report.
+
+It stands beside our finals and never among them: the member won on validation, so its score is
+one draw from a selected run. It is read once, in the final stage, when nothing is left to choose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.metrics import contributions, metrics
+from pfrnn.plan import Plan
+from pfrnn.training.batches import DeviceSplit
+from pfrnn.training.evaluate import evaluate
+from pfrnn.training.job import Trained
+from pfrnn.training.members import Member, search_members
+from pfrnn.training.places import Places
+from pfrnn.training.population import Population
+
+
+def selected_member_metrics(
+    plan: Plan,
+    chosen: dict[str, Any],
+    places: Places,
+    trained: Trained,
+    split: DeviceSplit,
+    passes: int,
+) -> dict[str, float]:
+    """Test the chosen member's best state of the search, its metric averaged over the passes.
+
+    Args:
+        plan: the tier's plan.
+        chosen: the selection's entry: block and member.
+        places: where results lie.
+        trained: the final, for its compute path and data; the member has the same network.
+        split: the test split on the device.
+        passes: as for the final's own repetitions, with the same names of the noise.
+
+    Raises:
+        RecordError: the block's states are missing.
+    """
+    population, member = _member(plan, chosen, places, split.x.device)
+    card, test = trained.prepared.card, trained.prepared.splits["test"]
+    found: list[dict[str, float]] = []
+    for number in range(passes):
+        one = evaluate(trained.path, population, [member], split, ("test", number), True)
+        found.append(metrics(contributions(card, one.prediction[0], test.y, test.mask)))
+    return {name: float(np.mean([values[name] for values in found])) for name in found[0]}
+
+
+def _member(
+    plan: Plan, chosen: dict[str, Any], places: Places, device: torch.device
+) -> tuple[Population, Member]:
+    path = places.results / chosen["block_id"] / "best.pt"
+    if not path.is_file():
+        raise RecordError(f"{path}: missing; run `pfrnn train {chosen['block_id']}` again")
+    saved = torch.load(path, map_location="cpu", weights_only=True)
+    block, number = plan.block(chosen["block_id"]), int(chosen["member"])
+    member = search_members(block.settings, plan.config.seed, block.dataset)[number]
+    parameters, buffers = (
+        {name: value[number : number + 1] for name, value in saved[kind].items()}
+        for kind in ("parameters", "buffers")
+    )
+    return Population.of_best([number], parameters, buffers, device), member

@@ -1,0 +1,102 @@
+"""The commands train, select, final, aggregate and grid, as a person or Snakemake calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import yaml
+
+from pfrnn.cli import build_parser, main
+
+from . import toys
+
+
+@pytest.fixture
+def line(tmp_path):
+    """Common options, and a function that runs a command."""
+    patch = {"study": {"datasets": ["maze10"], "variants": ["pf_gru"]}}
+    overrides = tmp_path / "overrides.yaml"
+    overrides.write_text(yaml.safe_dump(toys.SMALL | patch))
+    params = f"{toys.ROOT / 'params.yaml'},{overrides}"
+    plan = toys.study(patch)
+    places = toys.prepared_places(plan, tmp_path)
+    options = ["--tier", "smoke", "--params", params]
+
+    def run(command: str, *arguments: str) -> int:
+        more = {
+            "grid": ["--prepared", str(places.prepared)],
+            "train": ["--results", str(places.results), "--prepared", str(places.prepared)],
+            "final": ["--results", str(places.results), "--prepared", str(places.prepared)],
+        }.get(command, ["--results", str(places.results)])
+        return main([command, *arguments, *options, *more])
+
+    return run, places
+
+
+def test_whole_line_by_command(line, capsys):
+    run, places = line
+    assert run("grid", "--json") == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert counts["total"]["search_runs"] == 2
+    for command, ids in (
+        ("train", counts["block_ids"]),
+        ("select", counts["selection_ids"]),
+        ("final", counts["final_ids"]),
+    ):
+        assert len(ids) == 1
+        assert run(command, *ids) == 0
+    assert run("aggregate", "--strict") == 0
+    with (places.results / "results.csv").open(newline="") as source:
+        assert len(list(csv.DictReader(source))) == 2 * 5
+    assert "validation score" in capsys.readouterr().out
+
+
+def test_absent_finals_are_named_and_an_error_when_strict(line, capsys):
+    run, _ = line
+    assert run("aggregate") == 1
+    assert "no finished final" in capsys.readouterr().err
+    assert run("aggregate", "--missing", "maze10=no such file") == 0
+
+
+def test_unknown_id_is_a_usage_error_that_names_the_nearest(line, capsys):
+    run, _ = line
+    assert run("train", "search/maze10/pf_gru/h5-k4-b16-0000000000") == 2
+    assert "the nearest is search/maze10/pf_gru/h5-k4-b16-" in capsys.readouterr().err
+
+
+def test_order_of_the_line_is_explained(line, capsys):
+    run, _ = line
+    run("grid", "--json")
+    counts = json.loads(capsys.readouterr().out)
+    assert run("final", counts["final_ids"][0]) == 1
+    assert "run `pfrnn select" in capsys.readouterr().err
+    assert run("select", counts["selection_ids"][0]) == 1
+    assert "has not finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "select", "final", "aggregate", "grid"])
+def test_help_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        build_parser().parse_args([command, "--help"])
+    assert stop.value.code == 0
+    assert f"Example: pfrnn {command}" in capsys.readouterr().out
+
+
+def test_table_of_the_grid_is_readable(line, capsys):
+    run, _ = line
+    assert run("grid") == 0
+    out = capsys.readouterr().out
+    assert "maze10" in out
+    assert "total" in out
+    assert "hours" in out.lower()
+
+
+def test_cuda_without_a_gpu_is_a_configuration_error(line, capsys, monkeypatch):
+    run, _ = line
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run("grid", "--json")
+    block = json.loads(capsys.readouterr().out)["block_ids"][0]
+    assert run("train", block, "--device", "cuda") == 2
+    assert "torch sees no CUDA device" in capsys.readouterr().err
