@@ -102,12 +102,16 @@ _NOTHING = {
     "Learning curves": "No final run has left a history yet.",
     "Belief in the maze": "No particle filter has run on a maze yet.",
 }
+_PLAYER = (
+    "Step by step: true pose (blue), predicted pose (red), poses predicted by the particles (green)"
+    " and, as a violet circle where it is known, the mean of the exact posterior."
+)
 
 
 def figure_part(title: str, drawings: list[Drawing], evidence: Evidence) -> Part:
     """Return a section of figures."""
     anchor = "figures-" + title.lower().replace(" ", "-")
     player = belief_player(evidence) if title == "Belief in the maze" else None
-    paragraphs = () if drawings else (_NOTHING[title],)
+    paragraphs = (_PLAYER,) if player else () if drawings else (_NOTHING[title],)
     shown = f"{title}: figures" if title in ("Localisation", "Particles", "Cost") else title
     return Part(anchor, shown, paragraphs, (), tuple(map(figure_view, drawings)), player)
