@@ -19,7 +19,7 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-.PHONY: help venv reproduce test test-slurm test-chaos lint report check ui schema clean
+.PHONY: help venv reproduce test test-slurm test-chaos test-tracking lint report ui schema clean
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
@@ -28,6 +28,7 @@ help:
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and tests"
 	@echo "make test-slurm  the smoke tier on a one-node Slurm (root; needs slurm-wlm and munge)"
+	@echo "make test-tracking  MLflow servers on SQLite and PostgreSQL, killed among 8 imports (minutes)"
 	@echo "make test-chaos  the quick tier under 20 random kills (about an hour on 2 cores)"
 	@echo "make schema      regenerate workflow/schemas/"
 	@echo "make venv        create .venv only"
@@ -51,6 +52,9 @@ test: lint
 # Installs nothing: says what to install, and refuses a Slurm configuration that isn't its own.
 test-slurm: $(READY)
 	PFRNN_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
+
+test-tracking: $(READY)
+	PFRNN_TEST_SERVERS=1 $(BIN)/python -m pytest tests/tracking/test_servers.py
 
 test-chaos: $(READY)
 	PFRNN_TEST_CHAOS=1 $(BIN)/python -m pytest tests/chaos -s

@@ -47,20 +47,24 @@ onerror:
 rule all:
     default_target: True
     input:
+        start,
         records(),
         missing_data(),
+        mlflow_store(),
         f"{RESULTS}/mlflow.json",
         f"{RESULTS}/report/index.html",
 
 
 rule data:
     input:
+        start,
         prepared_cards(),
         missing_data(),
 
 
 rule results:
     input:
+        start,
         records(),
         missing_data(),
         f"{RESULTS}/results.csv",
@@ -68,6 +72,7 @@ rule results:
 
 rule reports:
     input:
+        start,
         records(),
         missing_data(),
         f"{RESULTS}/report/index.html",

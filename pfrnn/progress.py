@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pfrnn.files import read_json
 from pfrnn.plan import Plan
+
+# Longest silence of a running job's log: an epoch, or the test of a large final.
+_QUIET_SECONDS = 900
 
 State = Literal["done", "running", "failed", "waiting"]
 
@@ -22,12 +27,14 @@ class JobState(NamedTuple):
             it ended without a record (also when it was killed); waiting: it never started.
         note: the last line of a running or failed job's log.
         seconds: wall time of a finished job, where its record says so.
+        device: what a running job's log says of CUDA_VISIBLE_DEVICES; empty on the CPU.
     """
 
     id: str
     state: State
     note: str = ""
     seconds: float | None = None
+    device: str = ""
 
 
 def job_states(plan: Plan, results: Path) -> list[JobState]:
@@ -44,7 +51,15 @@ def job_state(results: Path, job: str) -> JobState:
     log = results / "logs" / f"{job}.log"
     if not log.is_file():
         return JobState(job, "waiting")
-    return JobState(job, "running" if _locked(log) else "failed", last_line(log))
+    state: State = "running" if _locked(log) else "failed"
+    return JobState(job, state, last_line(log), device=device_of(log))
+
+
+def device_of(log: Path) -> str:
+    """Return the device that a job printed when it began (pfrnn/cli/_device.py)."""
+    with log.open("rb") as source:
+        found = re.search(rb"CUDA_VISIBLE_DEVICES=(\S+)", source.read(4096))
+    return found[1].decode(errors="replace") if found else ""
 
 
 def last_line(log: Path) -> str:
@@ -87,4 +102,7 @@ def _locked(log: Path) -> bool:
             fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError:
+            # No locks on this file system: a log that grew lately has a live writer.
+            return time.time() - log.stat().st_mtime < _QUIET_SECONDS
     return False

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from pfrnn.progress import JobState, job_state, last_line, seconds_left
+from pfrnn.cli import main
+from pfrnn.plan import load_plan
+from pfrnn.progress import JobState, device_of, job_state, last_line, seconds_left
 
 LOGGED = Path(__file__).parents[1] / "workflow" / "scripts" / "logged"
 JOB = "search/air/lstm/h1-k0-b1-0000000000"
@@ -79,3 +83,56 @@ def test_time_left_by_the_mean_of_finished_jobs() -> None:
     assert seconds_left(states) == 45.0
     assert seconds_left(states, at_once=3) == 15.0
     assert seconds_left([JobState("a", "waiting")]) is None
+
+
+def test_the_device_of_a_job_is_what_it_printed_first(log: Path) -> None:
+    log.write_text("leased 2; CUDA_VISIBLE_DEVICES=2\nepoch 1\n")
+    assert device_of(log) == "2"
+    log.write_text("no GPU found: running on the CPU; CUDA_VISIBLE_DEVICES=\nepoch 1\n")
+    assert device_of(log) == ""
+
+
+def test_without_locks_a_log_that_grew_lately_is_a_running_jobs(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*anything: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("pfrnn.progress.fcntl.flock", refuse)
+    log.write_text("epoch 1\n")
+    assert job_state(tmp_path, JOB).state == "running"
+    long_ago = time.time() - 3600
+    os.utime(log, (long_ago, long_ago))
+    assert job_state(tmp_path, JOB).state == "failed"
+
+
+def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
+    """A worker that a killed run left still writes: its lines are kept."""
+    first = subprocess.Popen(
+        ["bash", LOGGED, log, "bash", "-c", "echo first; sleep 1.5; echo end of first"]
+    )
+    deadline = time.monotonic() + 20
+    while not (log.exists() and "first" in log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    subprocess.run(["bash", LOGGED, log, "echo", "second"], check=True)
+    assert first.wait() == 0
+    assert log.read_text() == "first\nsecond\nend of first\n"
+
+
+def test_status_names_the_devices_in_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = load_plan("params.yaml", "smoke").blocks[:3]
+    handles = []
+    for block, device in zip(blocks, ("0", "1", "1"), strict=True):
+        path = tmp_path / "logs" / f"{block.id}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"leased {device}; CUDA_VISIBLE_DEVICES={device}\nepoch 1\n")
+        handles.append(path.open("rb"))
+        fcntl.flock(handles[-1], fcntl.LOCK_EX)
+    assert main(["status", "--tier", "smoke", "--results", str(tmp_path)]) == 0
+    for handle in handles:
+        handle.close()
+    output = capsys.readouterr().out
+    assert "3 running" in output
+    assert "GPUs in use: 0: 1 job, 1: 2 jobs" in output

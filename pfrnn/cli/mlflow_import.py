@@ -100,7 +100,7 @@ def _folders(parsed: argparse.Namespace) -> list[Path]:
 
 
 def _import(parsed: argparse.Namespace, folders: list[Path], live: bool = False) -> None:
-    from pfrnn.tracking.attachments import Attacher, feeds
+    from pfrnn.tracking.attachments import Attacher, planned_tags
     from pfrnn.tracking.importer import Options, import_results
     from pfrnn.tracking.store import DEFAULT_URI, MlflowStore, create_store, tracking_uri
 
@@ -115,7 +115,7 @@ def _import(parsed: argparse.Namespace, folders: list[Path], live: bool = False)
         plan = _plan(parsed.params, folder.name)
         options = Options(
             report=lambda key: print(f"imported {key}", file=sys.stderr, flush=True),
-            cells=feeds(plan) if plan else {},
+            tags=planned_tags(plan) if plan else {},
             attach=Attacher(folder, plan, not parsed.no_models),
             live=live,
         )

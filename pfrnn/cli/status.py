@@ -43,6 +43,13 @@ def run(parsed: argparse.Namespace) -> int:
     left = seconds_left(states, counts["running"])
     if left:
         print(f"about {left / 60:.0f} minutes left, by the mean of the finished jobs")
+    devices = collections.Counter(state.device for state in states if state.state == "running")
+    if any(devices):
+        used = ", ".join(
+            f"{device or 'CPU'}: {count} job{'s' if count > 1 else ''}"
+            for device, count in sorted(devices.items())
+        )
+        print(f"GPUs in use: {used}")
     for name in ("running", "failed"):
         chosen = [state for state in states if state.state == name]
         for state in chosen[:_SHOWN]:

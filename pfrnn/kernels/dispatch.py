@@ -23,7 +23,8 @@ from pfrnn.functional.types import FilterOutput, FilterSwitches
 VARIABLE = "PFRNN_KERNELS"
 WAYS = ("auto", "fused", "compiled", "plain")
 MAX_PARTICLES = 128
-MAX_UNITS = 256
+# A wider layer's weight blocks don't fit the shared memory at the tile sizes measured so far.
+MAX_UNITS = 128
 
 Run = Callable[..., FilterOutput]
 

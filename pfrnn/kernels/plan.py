@@ -44,7 +44,7 @@ class Tuning(NamedTuple):
     backward_registers: int | None = None
     weight_stages: int = 3
     weight_rows: int = 64
-    ring: int = 9
+    ring: int = 17
     shares: int = 8
 
 

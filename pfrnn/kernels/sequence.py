@@ -11,9 +11,10 @@ from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import check_lengths
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState
-from pfrnn.kernels.filter import FusedFilter, Inputs
+from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning
+from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
 
 Given = tuple[Tensor, Tensor]

@@ -11,14 +11,15 @@ from pfrnn.plan import Plan
 from pfrnn.tracking.importer import Attachments, Model
 
 
-def feeds(plan: Plan) -> dict[str, list[str]]:
-    """Return {job id: names of the cells that it feeds}, e.g. ``["maze10/pf_lstm-fixed"]``."""
+def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return {job id: its fidelity and the cells that it feeds, e.g. ``maze10/pf_lstm-fixed``}."""
     found: dict[str, list[str]] = {}
     for cell in plan.cells:
         name = f"{cell.dataset}/{cell.variant}-{cell.size_rule}"
         for job in (cell.final_id, *(block.id for block in cell.blocks)):
             found.setdefault(job, []).append(name)
-    return found
+    fidelity = plan.config.filter.fidelity
+    return {job: {"cells": ", ".join(names), "fidelity": fidelity} for job, names in found.items()}
 
 
 class Attacher:

@@ -78,13 +78,13 @@ class Options(NamedTuple):
 
     Attributes:
         report: called with the key of each job that is imported.
-        cells: job id -> names of the tables' cells that it feeds.
+        tags: job id -> further tags: what only the configuration knows.
         attach: (record folder, empty folder to write to) -> what belongs to the parent run.
         live: also jobs that are still training.
     """
 
     report: Callable[[str], None] = lambda _: None
-    cells: Mapping[str, Sequence[str]] = {}
+    tags: Mapping[str, Mapping[str, str]] = {}
     attach: Callable[[Path, Path], Attachments] = lambda folder, scratch: Attachments()
     live: bool = False
 
@@ -120,7 +120,7 @@ def import_results(results: Path, store: Store, options: Options | None = None) 
             if live:
                 job, attached = read_live(folder, results), Attachments()
             else:
-                job = read_job(folder, results, chosen.cells.get(job_id, ()))
+                job = read_job(folder, results, chosen.tags.get(job_id, {}))
                 attached = chosen.attach(folder, Path(scratch))
             store.replace(job, attached)
         chosen.report(job.key)

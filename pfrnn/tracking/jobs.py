@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class Job(NamedTuple):
         experiment: the data set.
         digest: of the record's files; equal digests mean nothing to do.
         finished_ms: when ``run.json`` was written, milliseconds since 1970.
+        seconds: wall time that the job took, 0 where it isn't known.
         running: the job is still training: what its history holds so far.
     """
 
@@ -53,6 +54,7 @@ class Job(NamedTuple):
     metrics: Mapping[str, float]
     members: tuple[Member, ...]
     finished_ms: int
+    seconds: float = 0.0
     running: bool = False
 
 
@@ -78,13 +80,13 @@ def record_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def read_job(folder: Path, results: Path, cells: Sequence[str] = ()) -> Job:
+def read_job(folder: Path, results: Path, more: Mapping[str, str] | None = None) -> Job:
     """Read one record folder.
 
     Args:
         folder: the job's.
         results: ``results/<tier>``.
-        cells: names of the tables' cells that it feeds, for a tag.
+        more: further tags; what the record itself says goes before them.
     """
     run = _read_run(folder)
     kind, experiment, variant = folder.relative_to(results).parts[:3]
@@ -94,9 +96,8 @@ def read_job(folder: Path, results: Path, cells: Sequence[str] = ()) -> Job:
         "kind": kind,
         "variant": variant if kind == "search" else variant.rsplit("-", 2)[0],
         "job": folder.relative_to(results).as_posix(),
-        "cells": ", ".join(cells),
     }
-    tags |= _origin(shared)
+    tags = {**(more or {}), **tags, **_origin(shared)}
     setting = {name: shared[name] for name in _JOB_SETTINGS if name in shared}
     histories = read_histories(folder)
     tests = _tests(folder)
@@ -114,6 +115,7 @@ def read_job(folder: Path, results: Path, cells: Sequence[str] = ()) -> Job:
         metrics={"best_val_score": min(scores)} if scores else {},
         members=members,
         finished_ms=int((folder / "run.json").stat().st_mtime * 1000),
+        seconds=_numbers(shared).get("wall_seconds", 0.0),
     )
 
 

@@ -8,13 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pfrnn.provenance import PACKAGE_ROOT
 from pfrnn.tracking.importer import Model
 
 ALIAS = "selected"
 # All that loading and predicting imports, besides mlflow and the package's own code.
 REQUIREMENTS = ("torch", "numpy", "pydantic", "pyyaml", "tqdm")
-PACKAGE = PACKAGE_ROOT
+PACKAGE = Path(__file__).parents[1]
 
 
 def log_model(client: Any, uri: str, run_id: str, model: Model) -> None:

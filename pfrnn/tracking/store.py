@@ -126,7 +126,7 @@ class MlflowStore:
     def _create(self, job: Job, name: str, tags: Mapping[str, str]) -> str:
         created = self._client.create_run(
             self._experiment(job.experiment),
-            start_time=job.finished_ms,
+            start_time=job.finished_ms - int(1000 * job.seconds),
             tags={**tags, "pfrnn.key": job.key},
             run_name=name,
         )

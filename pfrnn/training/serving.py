@@ -23,10 +23,11 @@ from pfrnn.evaluation.ensemble import combine, probabilities
 from pfrnn.files import atomic_path, read_json, write_json
 from pfrnn.plan import Plan, Setting
 from pfrnn.training.batches import to_device
-from pfrnn.training.choose import choose_path
+from pfrnn.training.bayesian import BayesianPath
 from pfrnn.training.evaluate import evaluate
+from pfrnn.training.loss import loss_weights
 from pfrnn.training.members import Member
-from pfrnn.training.path import ComputePath
+from pfrnn.training.path import PlainPath
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
 from pfrnn.training.samples import in_unit
@@ -42,7 +43,7 @@ class Served(NamedTuple):
     """A model ready to predict."""
 
     card: PreparedCard
-    path: ComputePath
+    path: PlainPath
     population: Population
     members: list[Member]
 
@@ -154,7 +155,12 @@ def load_served(folder: Path, device: str = "cpu") -> Served:
     spec = network_spec(
         config, card, model, described["hidden_size"], described["particles"], extra
     )
-    path = choose_path(spec, model, config, described["sequences"])
+    weights = loss_weights(config.loss, model, config.filter.fidelity)
+    # The plain path needs nothing but torch. Fused kernels draw other random numbers.
+    path = PlainPath(spec, weights, config.training)
+    if model.kind == "bayesian":
+        settings, sequences = config.bayesian, described["sequences"]
+        path = BayesianPath(spec, weights, config.training, settings, sequences)
     states = [
         torch.load(folder / "states" / f"{number}.pt", map_location="cpu", weights_only=True)
         for number in range(len(described["members"]))

@@ -1,6 +1,7 @@
 """A tier under random kills gives the tables of an undisturbed run, without hand repair.
 
 Continuous integration runs six kills of the smoke tier; `make test-chaos` twenty of the quick one.
+`PFRNN_TEST_CHAOS_SEED` makes other choices, `PFRNN_TEST_CHAOS_KILLS` more or fewer.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Outcome(NamedTuple):
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     asked = LONG if FULL else SHORT
+    kills = os.environ.get("PFRNN_TEST_CHAOS_KILLS")
+    asked = asked._replace(kills=int(kills)) if kills else asked
     undisturbed = Copy(tmp_path_factory.mktemp("undisturbed"))
     disturbed = Copy(tmp_path_factory.mktemp("disturbed"))
     for copy in (undisturbed, disturbed):

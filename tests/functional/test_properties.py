@@ -8,6 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
+import pfrnn.functional.pf_gru as pf_gru
+import pfrnn.functional.pf_lstm as pf_lstm
+import pfrnn.functional.transition as transition
 from pfrnn.functional import (
     FilterSwitches,
     PFGRUWeights,
@@ -277,3 +280,37 @@ def test_torch_func_grad_works_through_a_step(cell):
     leaf = weights.recurrent.clone().requires_grad_()
     (want,) = torch.autograd.grad(loss(leaf), leaf)
     torch.testing.assert_close(torch.func.grad(loss)(weights.recurrent), want)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize("resampling", RESAMPLERS)
+@pytest.mark.parametrize("cell", STEPS)
+def test_fused_equals_plain_at_the_extremes(cell, resampling, value, monkeypatch):
+    """Weights of zero, all weights zero, f_obs far out: values and gradients of both paths."""
+    switches = FilterSwitches(resampling=resampling)
+    weights, state, projected, noise, uniforms = build(cell, switches, sequences=3)
+    log_w = torch.tensor([[0.0, -1e30, -1e30, 0.0], [-1e30] * 4, [0.0] * 4], dtype=DOUBLE)
+    log_w[0, 1] = float("-inf")
+    state = state._replace(log_weights=log_w)
+    projected[:, -1] = value
+    weights = weights._replace(observation=weights.observation * (1.0 + abs(value)))
+    flat = [x for x in (*weights, *state, projected) if x is not None]
+    results = []
+    for plain in (False, True):
+        if plain:
+            for module in (pf_lstm, pf_gru, transition):
+                monkeypatch.setattr(module, "fusable", lambda *_: False)
+        leaves = [x.clone().requires_grad_() for x in flat]
+        it = iter(leaves)
+        w = type(weights)(*[None if x is None else next(it) for x in weights])
+        s = PFState(*[None if x is None else next(it) for x in state])
+        new, info = STEPS[cell][0](s, next(it), noise, uniforms, w, switches)
+        total = (new.hidden * noise).sum() + (new.log_weights.exp() * uniforms).sum()
+        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        grads = [
+            torch.zeros_like(x) if g is None else g for g, x in zip(grads, leaves, strict=True)
+        ]
+        assert all(torch.all(torch.isfinite(g)) for g in grads)
+        results.append([new.hidden, new.log_weights, info.ancestors, info.ess, *grads])
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)

@@ -6,7 +6,7 @@ import pytest
 from tracking_records import write_final, write_search
 
 from pfrnn.errors import RecordError
-from pfrnn.tracking.importer import import_results
+from pfrnn.tracking.importer import Attachments, Options, import_results
 from pfrnn.tracking.jobs import Job, read_job, record_digest, record_folders, thin
 
 
@@ -20,7 +20,7 @@ class Memory:
     def imported(self, experiment: str) -> dict[str, str]:
         return {key: job.digest for key, job in self.jobs.items() if job.experiment == experiment}
 
-    def replace(self, job: Job) -> None:
+    def replace(self, job: Job, attached: Attachments) -> None:
         self.jobs[job.key] = job
         self.written.append(job.key)
 
@@ -87,10 +87,39 @@ def test_import_is_idempotent_and_follows_the_files(tmp_path: Path) -> None:
     assert final in record_folders(results)
 
 
-def test_an_unfinished_job_is_not_imported(tmp_path: Path) -> None:
+def test_an_unfinished_job_is_imported_only_live(tmp_path: Path) -> None:
     results = tmp_path / "results" / "quick"
-    (write_search(results) / "run.json").unlink()
+    folder = write_search(results)
+    record = (folder / "run.json").read_text()
+    (folder / "run.json").unlink()
     assert import_results(results, Memory()).imported == 0
+    store, live = Memory(), Options(live=True)
+    assert import_results(results, store, live).imported == 1
+    (job,) = store.jobs.values()
+    assert job.running
+    assert job.tags["status"] == "running"
+    assert [member.name for member in job.members] == ["member 0", "member 1"]
+    assert job.members[0].curves["curve/train_loss"] == tuple((e, 10.0 - e) for e in (1, 2, 3))
+    assert import_results(results, store, live)[:2] == (0, 1)
+    # The finished record takes its place.
+    (folder / "run.json").write_text(record)
+    assert import_results(results, store, live).imported == 1
+    assert not store.jobs[job.key].running
+    assert store.jobs[job.key].members[0].metrics["val_score"] == 1.0
+
+
+def test_a_job_names_the_cells_it_feeds_and_members_what_they_share(tmp_path: Path) -> None:
+    results = tmp_path / "results" / "quick"
+    folder = write_search(results)
+    store = Memory()
+    job_id = str(folder.relative_to(results))
+    import_results(
+        results, store, Options(tags={job_id: {"cells": "air/lstm-fixed, air/lstm-best"}})
+    )
+    (job,) = store.jobs.values()
+    assert job.tags["cells"] == job.members[0].tags["cells"] == "air/lstm-fixed, air/lstm-best"
+    assert job.members[0].tags["commit"] == "abc"
+    assert job.members[0].parameters["batch_size"] == "32"
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def test_two_snakemakes_in_one_folder(finished) -> None:
 
 def test_a_killed_runs_locks_heal(finished) -> None:
     lock = finished.folder / ".snakemake" / "locks" / "0.output.lock"
+    lock.parent.mkdir(exist_ok=True)
     lock.write_text("mlflow.db\nresults/smoke/results.csv\n")
     assert finished.plan() == {}
     assert lock.exists()  # a dry run changes nothing

@@ -10,6 +10,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
+import pfrnn
 from pfrnn.config import load_config
 from pfrnn.data.availability import availability
 from pfrnn.data.registry import dataset
@@ -50,6 +51,12 @@ def begin():
         logger.warning(
             f"a run was killed here: removed its {len(removed)} stale locks in .snakemake/locks"
         )
+
+
+def start(wildcards):
+    """No input: the first thing that Snakemake asks for in a run."""
+    begin()
+    return []
 
 
 def overrides():
@@ -159,6 +166,7 @@ def prepared_cards():
 
 def block_files(selection, *names):
     """Files of all blocks that a selection chooses from."""
+    begin()
     cell = CELLS[f"selection/{selection}.json"]
     return [f"{RESULTS}/{block.id}/{name}" for block in cell.blocks for name in names]
 
@@ -181,8 +189,14 @@ def records():
 
 
 def mlflow_store():
-    """The local store, unless a tracking server is named. ancient: imports change it."""
-    return [] if os.environ.get("MLFLOW_TRACKING_URI") else [ancient("mlflow.db")]
+    """The local store, unless a tracking server is named.
+
+    ancient: imports change it. A store that was deleted is no ancient one: it is created anew, and
+    then the records are imported anew.
+    """
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return []
+    return [ancient("mlflow.db") if Path("mlflow.db").exists() else "mlflow.db"]
 
 
 def sources_digest(name):
@@ -200,8 +214,11 @@ def settings_digest():
 
 
 BEGUN = []
+# Where params.yaml and workflow/ lie: here. In a pod Snakemake unpacks the rules alone; there it is
+# the image's checkout, from which the package is installed too.
+HOME = Path() if Path("params.yaml").is_file() else Path(pfrnn.__file__).parents[1]
 try:
-    CONFIG = load_config("params.yaml", config.get("tier"), overrides())
+    CONFIG = load_config(HOME / "params.yaml", config.get("tier"), overrides())
     WHOLE_PLAN = make_plan(CONFIG)
     MISSING = unavailable()
     PLAN = available_plan()
@@ -219,7 +236,7 @@ PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 
 # Rules start the interpreter that runs Snakemake, so an environment need not be activated.
 PYTHON = shlex.quote(sys.executable)
-LOGGED = "bash workflow/scripts/logged"
+LOGGED = f"bash {HOME / 'workflow/scripts/logged'}"
 CONFIG_OPTIONS = f"--params {parameters()}"
 TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(

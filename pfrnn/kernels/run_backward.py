@@ -1,0 +1,143 @@
+"""Running all steps backwards, and adding up the weights' gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfrnn.kernels.backward import backward_kernel
+from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.run_forward import (
+    Inputs,
+    Saved,
+    Shape,
+    factors,
+    optional,
+    programs,
+    shared_arguments,
+)
+from pfrnn.kernels.weight_gradient import weight_gradient_kernel
+
+
+class Gradients(NamedTuple):
+    """Gradients, in the layouts of the forward pass."""
+
+    projected: Tensor
+    hidden: Tensor
+    cell: Tensor
+    log_weights: Tensor
+    weights: Tensor
+    observation: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def run_backward(
+    plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, weights: Tensor,
+    observation: Tensor, gain: Tensor, shift: Tensor,
+    grad_hidden: Tensor | None, grad_log_weights: Tensor | None, grad_cell: Tensor | None,
+) -> Gradients:  # fmt: skip
+    """Run all steps backwards; the weights' gradient is added up every few steps."""
+    steps, members, sequences, particles, units = shape
+    new, zeros = projected.new_empty, projected.new_zeros
+    constants = plan.constants(
+        units, particles, plan.tuning.backward_rows, plan.tuning.backward_inner
+    )
+    count = programs(shape, constants)
+    padded, tuning = constants["HP"], plan.tuning
+    blocks = weights.shape[1]
+    slots = min(tuning.ring, steps + 1)
+    tile = (members, sequences, particles, units)
+    slab = count * constants["R"]
+    # As wide as the products that read them.
+    stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    gates = new(members, slots, blocks * units, slab, dtype=stored)
+    if plan.noise == 0:
+        gates[:, :, -units:].zero_()
+    inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
+    dhidden, dlw = zeros(tile), zeros(members, 2, sequences, particles)
+    dcell = zeros(tile) if not plan.gru else dhidden
+    if grad_cell is not None:
+        dcell.copy_(grad_cell)
+    sums = zeros(members, steps, 2, units)
+    dx = new(members, steps, sequences, blocks * units + 1)
+    if plan.noise == 0:
+        dx[..., (blocks - 1) * units : -1].zero_()
+    dobs = zeros(members, count, padded)
+    dweights = zeros(members, tuning.shares, blocks, units, units)
+    gh, gh_t, gh_m = optional(grad_hidden, dhidden)
+    gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
+    carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
+    shared = shared_arguments(plan, inputs, weights, saved.hidden)
+    read = factors(plan, weights)
+    end = steps
+    for t, first, last in _launches(steps, tuning.split):
+        backward_kernel[(count, members)](
+            saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
+            saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
+            obs_=observation, gain_=gain, shift_=shift, total_=saved.total,
+            total_t=saved.total.stride(0), total_m=saved.total.stride(1),
+            gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t, gl_m=gl_m,
+            gates_=gates, inner_=inner, dnorm_=carry[0], dhid_=carry[1],
+            dcell_=carry[2], dlw_=carry[3], part_=carry[4], sums_=sums, dx_=dx, dobs_=dobs,
+            **shared,
+            t=t, slot=t % slots, slot_before=(t - 1) % slots,
+            cut=int(plan.bptt is not None and 0 < t < steps and t % plan.bptt == 0),
+            T=steps, N=sequences, P=count, SLOTS=slots,
+            FIRST=first, LAST=last, GH=grad_hidden is not None,
+            GL=grad_log_weights is not None, **constants,
+            num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
+        )  # fmt: skip
+        # Steps [t, end) are complete; the kernel above already began step t - 1 in its own slot.
+        if not first and end > t and (t == 0 or end - t == slots - 1):
+            _add_weight_gradient(plan, shape, inner, gates, dweights, t, end, constants)
+            end = t
+    totals = sums.sum(1)
+    return Gradients(
+        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], _in_order(dweights),
+        _in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
+    )  # fmt: skip
+
+
+def unpack_weights(blocks: Tensor, gru: bool) -> tuple[Tensor, Tensor | None]:
+    """Undo :func:`pack_weights`."""
+    candidate = blocks[:, 2] if gru else None
+    if gru:
+        blocks = torch.cat([blocks[:, :2], blocks[:, 3:]], 1)
+    return blocks.transpose(1, 2).flatten(2), candidate
+
+
+def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
+    """Yield (step, start only, finish only) of the backward kernel's launches."""
+    for t in range(steps, -1, -1):
+        if split and 0 < t < steps:
+            yield t, False, True
+            yield t, True, False
+        else:
+            yield t, t == steps, t == 0
+
+
+def _in_order(parts: Tensor) -> Tensor:
+    """Add the second axis up one by one: the same bits for every population."""
+    total = parts[:, 0]
+    for i in range(1, parts.shape[1]):
+        total = total + parts[:, i]
+    return total
+
+
+def _add_weight_gradient(
+    plan: Plan, shape: Shape, inner: Tensor, gates: Tensor, out: Tensor,
+    first: int, end: int, constants: dict[str, Any],
+) -> None:  # fmt: skip
+    tuning = plan.tuning
+    piece = min(constants["HP"], 128)
+    tiles = (constants["HP"] // piece) ** 2
+    weight_gradient_kernel[(tiles * out.shape[2] * tuning.shares, shape.members)](
+        inner, gates, out, first, end - first, gates.shape[1], gates.shape[-1],
+        GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
+        BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
+        num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""Running all steps forwards: buffers, launches, and what the backward pass needs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pfrnn.kernels.forward import forward_kernel
+from pfrnn.kernels.plan import Plan, strides
+
+
+class Inputs(NamedTuple):
+    """Everything that the kernels read and that has no gradient.
+
+    Attributes:
+        noise: (T, M, N, K, H) or None (drawn in the kernel, or none at all).
+        uniforms: (T, M, N, K) or None (no resampling).
+        seeds: (M,) int64, for noise drawn in the kernel, or None.
+        step: (1,) int64, the training step, likewise.
+        valid: (T, M, N) bool or None.
+        mean: (M, H) or (T, M, H), given batch-norm statistics, or None.
+        variance: of the same shape.
+    """
+
+    noise: Tensor | None = None
+    uniforms: Tensor | None = None
+    seeds: Tensor | None = None
+    step: Tensor | None = None
+    valid: Tensor | None = None
+    mean: Tensor | None = None
+    variance: Tensor | None = None
+
+
+class Shape(NamedTuple):
+    """Sizes of a run."""
+
+    steps: int
+    members: int
+    sequences: int
+    particles: int
+    units: int
+
+
+class Saved(NamedTuple):
+    """What the forward pass leaves behind (layouts: :mod:`pfrnn.kernels.forward`)."""
+
+    hidden: Tensor
+    cell: Tensor
+    log_weights: Tensor
+    raw: Tensor
+    prior: Tensor
+    mean: Tensor
+    variance: Tensor
+    ancestors: Tensor
+    ess: Tensor
+    count: Tensor
+    total: Tensor
+
+
+def pack_weights(recurrent: Tensor, candidate: Tensor | None) -> Tensor:
+    """Return the blocks (M, G, H, H), each (in, out), in the kernels' order.
+
+    Args:
+        recurrent: (M, H, 5H) of a PF-LSTM, or (M, H, 3H) of a PF-GRU (update, reset, scale).
+        candidate: (M, H, H) of a PF-GRU, which goes before the scale; else None.
+    """
+    members, units, _ = recurrent.shape
+    blocks = recurrent.reshape(members, units, -1, units).transpose(1, 2)
+    if candidate is not None:
+        blocks = torch.cat([blocks[:, :2], candidate.unsqueeze(1), blocks[:, 2:]], 1)
+    return blocks.contiguous()
+
+
+def programs(shape: Shape, constants: dict[str, Any]) -> int:
+    """Programs a member: each owns R // KP sequences."""
+    return int(-(-shape.sequences // (constants["R"] // constants["KP"])))
+
+
+def _counts(
+    valid: Tensor | None, shape: Shape, count: int, each: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Values behind each program's sums, (T, M, P), and behind each step's, (T, M), at least 1."""
+    if valid is None:
+        ones = torch.ones(1, 1, shape.sequences, device=device)
+    else:
+        ones = valid.float()
+    ones = F.pad(ones, (0, count * each - shape.sequences))
+    counts = ones.unflatten(-1, (count, each)).sum(-1) * shape.particles
+    total = counts.sum(-1).clamp(min=1.0)
+    lead = (shape.steps, shape.members)
+    return counts.expand(*lead, count), total.expand(lead)
+
+
+def factors(plan: Plan, blocks: Tensor) -> Tensor:
+    """Return weight blocks as the products read them: half as wide for bf16."""
+    return blocks.to(torch.bfloat16 if plan.precision == "bf16" else torch.float32).contiguous()
+
+
+def optional(tensor: Tensor | None, dummy: Tensor) -> tuple[Tensor, int, int]:
+    """Return (T, M, ...) and its two strides, or a pointer that nobody reads."""
+    return (dummy, 0, 0) if tensor is None else (tensor, *strides(tensor))
+
+
+def shared_arguments(plan: Plan, inputs: Inputs, weights: Tensor, dummy: Tensor) -> dict[str, Any]:
+    """Arguments that the forward and the backward kernel share."""
+    noise, noise_t, noise_m = optional(inputs.noise, dummy)
+    valid, valid_t, valid_m = optional(
+        None if inputs.valid is None else inputs.valid.view(torch.uint8), dummy
+    )
+    given = inputs.mean
+    per_step = given is not None and given.dim() == 3
+    return {
+        "w_": factors(plan, weights.transpose(-1, -2)),
+        "noise_": noise, "noise_t": noise_t, "noise_m": noise_m,
+        "seed_": dummy if inputs.seeds is None else inputs.seeds,
+        "step_": dummy if inputs.step is None else inputs.step,
+        "valid_": valid, "valid_t": valid_t, "valid_m": valid_m,
+        "gmean_": dummy if given is None else given,
+        "gvar_": dummy if inputs.variance is None else inputs.variance,
+        "given_t": given.stride(0) if per_step and given is not None else 0,
+        "alpha": plan.alpha, "norm_eps": plan.norm_eps,
+    }  # fmt: skip
+
+
+def run_forward(
+    plan: Plan, inputs: Inputs, shape: Shape, start: tuple[Tensor, Tensor | None, Tensor],
+    projected: Tensor, weights: Tensor, observation: Tensor, gain: Tensor, shift: Tensor,
+) -> Saved:  # fmt: skip
+    """Run all steps; returns what the outputs and the backward pass are made from."""
+    steps, members, sequences, particles, units = shape
+    new = projected.new_empty
+    tile = (members, steps + 1, sequences, particles)
+    hidden = new(*tile, units)
+    cell = hidden if plan.gru else new(*tile, units)
+    log_weights = new(*tile)
+    ancestors = torch.empty(tile, dtype=torch.int32, device=projected.device)
+    hidden[:, 0] = start[0]
+    if start[1] is not None:
+        cell[:, 0] = start[1]
+    log_weights[:, 0] = start[2]
+    ancestors[:, 0] = torch.arange(particles, dtype=torch.int32, device=projected.device)
+    constants = plan.constants(
+        units, particles, plan.tuning.forward_rows, plan.tuning.forward_inner
+    )
+    count = programs(shape, constants)
+    each = constants["R"] // constants["KP"]
+    padded = constants["HP"]
+    saved = Saved(
+        hidden, cell, log_weights, new(members, steps, sequences, particles, units),
+        new(members, steps, sequences, particles), new(members, steps, units),
+        new(members, steps, units), ancestors,
+        new(members, steps, sequences),
+        *_counts(inputs.valid, shape, count, each, projected.device),
+    )  # fmt: skip
+    part = new(members, 2, count, 2, padded)
+    wide = padded > constants["BK"] and plan.gru
+    scratch = new(members, sequences, particles, units) if wide else hidden
+    uniforms, u_t, u_m = optional(inputs.uniforms, hidden)
+    shared = shared_arguments(plan, inputs, weights, hidden)
+    for t in range(-1, steps):
+        forward_kernel[(count, members)](
+            hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance,
+            ancestors, saved.ess, scratch, projected, *strides(projected),
+            obs_=observation, gain_=gain, shift_=shift, u_=uniforms, u_t=u_t, u_m=u_m,
+            count_=saved.count, count_t=saved.count.stride(0), count_m=saved.count.stride(1),
+            **shared,
+            t=max(t, 0), T=steps, N=sequences, P=count,
+            FIRST=t < 0, LAST=t == steps - 1, **constants,
+            num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
+        )  # fmt: skip
+    return saved
