@@ -21,6 +21,7 @@ from pfrnn.reporting.figures.particles import particles_against_error
 from pfrnn.reporting.figures.scatter import scatter_plots
 from pfrnn.reporting.figures.sequences import sequence_pictures
 from pfrnn.reporting.figures.style import Drawing, close
+from pfrnn.reporting.further import further_matrices
 from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
 from pfrnn.reporting.matrices import Records, paper_matrix
@@ -56,6 +57,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
     matrices.append(localization_matrix(cells, lookup, records))
     matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
+    matrices += further_matrices(lookup, records)
     figures = draw(evidence, lookup)
     pictures = sequence_pictures(evidence)
     parts = [
