@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pfrnn.data.base import SPLITS
 from pfrnn.data.registry import dataset as registered
 from pfrnn.data.registry import dataset_names
 from pfrnn.reporting.cells import Lookup
@@ -60,7 +61,7 @@ def _state(lookup: Lookup, name: str) -> PlainRow:
             _counts(card["sequences"]),
             f"by the tier's caps: {_counts(card['capped'])}" if card["capped"] else "nothing",
             f"{card['target']} [{card['unit']}]",
-            str(card["arrays_digest"]),
+            str(card["arrays_digest"])[:12],
             " ".join(card["notes"]) or "none",
         ),
         name,
@@ -68,12 +69,12 @@ def _state(lookup: Lookup, name: str) -> PlainRow:
 
 
 def _counts(values: dict[str, int]) -> str:
-    return ", ".join(f"{split} {count:,}" for split, count in values.items())
+    return ", ".join(f"{split} {values[split]:,}" for split in SPLITS if split in values)
 
 
 def _origin(name: str, prepared: dict[str, Any]) -> PlainRow:
     card = registered(name).card
-    allowed = "" if card.redistributable else " (does not allow passing the data on)"
+    allowed = "" if card.redistributable else " (the data may not be passed on)"
     files = ", ".join(
         f"{file} {digest[:12]}" for file, digest in sorted(prepared.get("raw_sha256", {}).items())
     )

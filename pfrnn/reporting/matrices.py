@@ -142,7 +142,7 @@ def _selected(lookup: Lookup, final_id: str) -> str:
 
 def _selected_value(ours: Ours, digits: int) -> str:
     if ours.selected is None:
-        return "none (an ensemble, or not recorded)"
+        return "not recorded (an ensemble has no such run)"
     return f"{scored(ours.selected, digits)} (one selected run; in no mean and no verdict)"
 
 

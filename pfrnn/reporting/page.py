@@ -64,7 +64,9 @@ def write_page(
         "tiles": [*tiles(cells, lookup), *further_tiles],
         "sentences": sentences(cells, lookup),
         "legend": legend(),
-        "datasets": sorted({cell.number.dataset for cell in cells} - {"all"}),
+        "datasets": sorted(
+            ({cell.number.dataset for cell in cells} | set(results["dataset"])) - {"all"}
+        ),
         "variants": [(name, model.label) for name, model in VARIANTS.items()],
         "matrices": matrices,
         "parts": parts,

@@ -21,6 +21,7 @@ from pfrnn.reporting.figures.particles import particles_against_error
 from pfrnn.reporting.figures.scatter import scatter_plots
 from pfrnn.reporting.figures.sequences import sequence_pictures
 from pfrnn.reporting.figures.style import Drawing, close
+from pfrnn.reporting.further import further_matrices
 from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
 from pfrnn.reporting.matrices import Records, paper_matrix
@@ -56,6 +57,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
     matrices.append(localization_matrix(cells, lookup, records))
     matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
+    matrices += further_matrices(lookup, records)
     figures = draw(evidence, lookup)
     pictures = sequence_pictures(evidence)
     parts = [
@@ -102,12 +104,16 @@ _NOTHING = {
     "Learning curves": "No final run has left a history yet.",
     "Belief in the maze": "No particle filter has run on a maze yet.",
 }
+_PLAYER = (
+    "Step by step: true pose (blue), predicted pose (red), poses predicted by the particles (green)"
+    " and, as a violet circle where it is known, the mean of the exact posterior."
+)
 
 
 def figure_part(title: str, drawings: list[Drawing], evidence: Evidence) -> Part:
     """Return a section of figures."""
     anchor = "figures-" + title.lower().replace(" ", "-")
     player = belief_player(evidence) if title == "Belief in the maze" else None
-    paragraphs = () if drawings else (_NOTHING[title],)
+    paragraphs = (_PLAYER,) if player else () if drawings else (_NOTHING[title],)
     shown = f"{title}: figures" if title in ("Localisation", "Particles", "Cost") else title
     return Part(anchor, shown, paragraphs, (), tuple(map(figure_view, drawings)), player)

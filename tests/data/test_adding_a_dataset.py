@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import pfrnn.data.sets
 from pfrnn.cli import main
@@ -66,6 +67,32 @@ def test_the_page(added: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(plan.cells) >= 4
     other = load_plan(params, "quick", {**study, "datasets": {"tides": {"window": 12}}})
     assert plan.prepared_id("tides") != other.prepared_id("tides")
+
+
+@pytest.mark.slow
+def test_it_stands_in_the_tables(added: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trained, selected, tested and reported as any other set, by the same commands."""
+    (added / "mine.yaml").write_text(
+        "study: {datasets: [tides], variants: [gru]}\n"
+        "datasets: {tides: {max_train: 32, max_validation: 8, max_test: 8}}\n"
+    )
+    options = ["--params", f"{ROOT / 'params.yaml'},mine.yaml", "--tier", "smoke"]
+    plan = load_plan(ROOT / "params.yaml", "smoke", yaml.safe_load(Path("mine.yaml").read_text()))
+    (cell,) = plan.cells
+    assert main(["fetch", "tides", "--allow-unverified", "tides"]) == 0
+    assert main(["prepare", "tides", *options]) == 0
+    for block in plan.blocks:
+        assert main(["train", block.id, *options]) == 0
+    assert main(["select", cell.selection_id, *options]) == 0
+    assert main(["final", cell.final_id, *options]) == 0
+    assert main(["aggregate", *options]) == 0
+    assert main(["report", *options]) == 0
+    text = (added / "results/smoke/report/index.html").read_text()
+    table = text.partition('<section id="further">')[2].partition("</section>")[0]
+    assert "tides, rmse" in table
+    assert "data: unverified" in table
+    assert "control: persistence" in table
+    assert 'id="figure-data-tides"' in text
 
 
 def test_the_pages_commands_exist() -> None:
