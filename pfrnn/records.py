@@ -9,6 +9,8 @@ A block's folder (``results/<tier>/<block id>/``) holds
 ``history.csv``     one row a member and epoch (``HISTORY_COLUMNS``, then ``val_<metric>``)
 ``best.pt``         each member's best state: {"parameters": {name: (M, ...)}, "buffers": ...}
 ``checkpoint.pt``   the last state, while training; removed at the end
+``.finished/``      second names of the files above, by which lost ones are put back (jobfolder.py)
+``.lock``           held by the process that trains here
 ==================  =========================================================================
 
 A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TEST_COLUMNS``),
