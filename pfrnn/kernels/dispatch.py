@@ -68,11 +68,16 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
-def refusal(problem: Problem) -> str | None:
-    """Say why the fused kernels can't run this filter; None when they can."""
+def refusal(problem: Problem, interpreter: bool = True) -> str | None:
+    """Say why the fused kernels can't run this filter; None when they can.
+
+    Args:
+        problem: the filter.
+        interpreter: whether Triton's interpreter, where it is on, counts as a device.
+    """
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    device = _device_refusal(problem.device)
+    device = None if interpreter and interpreted() else _device_refusal(problem.device)
     if device is not None:
         return device
     if problem.dtype != torch.float32:
@@ -87,8 +92,6 @@ def refusal(problem: Problem) -> str | None:
 
 
 def _device_refusal(device: torch.device) -> str | None:
-    if interpreted():
-        return None
     if device.type != "cuda":
         return f"the kernels run on a CUDA GPU, not on {device.type}"
     if torch.version.hip is not None:
@@ -126,14 +129,15 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
         raise ConfigError(f"{VARIABLE}: expected one of {', '.join(WAYS)}, got {asked!r}")
     if asked == "plain":
         return _plain(problem, f"{VARIABLE}=plain")
-    why = refusal(problem)
+    # The interpreter is for tests: nobody gets it without asking for the kernels.
+    why = refusal(problem, interpreter=asked == "fused")
     if asked == "fused" and why is not None:
         raise ConfigError(f"{VARIABLE}=fused, but the kernels refuse: {why}; unset {VARIABLE}")
-    if asked != "compiled" and why is None and not (interpreted() and asked == "auto"):
+    if asked == "compiled":
+        return _compiled(problem, f"{VARIABLE}=compiled")
+    if why is None:
         return _fused(precision)
-    if asked == "compiled" or (why is not None and _compiles(problem)):
-        return _compiled(problem, why or f"{VARIABLE}=compiled")
-    return _plain(problem, why or "the interpreter is for tests only")
+    return (_compiled if _compiles(problem) else _plain)(problem, why)
 
 
 def _compiles(problem: Problem) -> bool:

@@ -29,8 +29,9 @@ def problem(**changes):
     return base._replace(**changes)
 
 
-def test_a_cpu_takes_the_plain_way(monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
+@pytest.mark.parametrize("interpreter", ["0", "1"])
+def test_a_cpu_takes_the_plain_way(monkeypatch, interpreter):
+    monkeypatch.setenv("TRITON_INTERPRET", interpreter)
     choice = choose(problem())
     assert choice.name == "plain"
     assert "cpu" in choice.reason or "triton" in choice.reason

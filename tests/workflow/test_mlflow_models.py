@@ -113,7 +113,8 @@ def test_the_state_dict_is_the_checkpoints(finished: Copy) -> None:
 
     client = _client(finished.folder)
     version = client.get_model_version_by_alias("pfrnn-smoke-maze10-pf_gru-fixed", "selected")
-    folder = next((finished.folder / "mlruns").glob(f"*/models/{version.model_id}/**/states"))
+    logged = version.source.rsplit("/", 1)[-1]
+    folder = next((finished.folder / "mlruns").glob(f"*/models/{logged}/**/states"))
     state = torch.load(folder / "0.pt", weights_only=True)
     (final,) = finished.folder.glob("results/smoke/final/maze10/pf_gru-fixed-*")
     best = torch.load(final / "best.pt", weights_only=True)
