@@ -180,10 +180,9 @@ def records():
     """Every record of the tier, as targets.
 
     Snakemake makes a missing file again only where something asks for it: results.csv being there,
-    a final with a new digest in its path would not be missed in a clone without metadata. The
-    search's checkpoints are no targets: nothing reads them, and clones don't have them.
+    a final with a new digest in its path would not be missed in a clone without metadata.
     """
-    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in SEARCH_RECORDS]
+    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
     selections = [f"{RESULTS}/{selection}" for selection in CELLS]
     return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
 
@@ -192,11 +191,12 @@ def mlflow_store():
     """The local store, unless a tracking server is named.
 
     ancient: imports change it. A store that was deleted is no ancient one: it is created anew, and
-    then the records are imported anew.
+    then the records are imported anew. A clone never had one; it is filled by `pfrnn mlflow-import`.
     """
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return []
-    return [ancient("mlflow.db") if Path("mlflow.db").exists() else "mlflow.db"]
+    deleted = Path("results/.mlflow-import.lock").exists() and not Path("mlflow.db").exists()
+    return ["mlflow.db" if deleted else ancient("mlflow.db")]
 
 
 def sources_digest(name):
@@ -228,8 +228,7 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
-SEARCH_RECORDS = ("run.json", "members.csv", "history.csv")
-BLOCK_FILES = (*SEARCH_RECORDS, "best.pt")
+BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
 RESOURCES = job_resources(PLAN, training_sequences(PLAN))
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
