@@ -145,26 +145,27 @@ def test_a_deleted_store_is_rebuilt(folder: Path) -> None:
     assert everything() == before
 
 
-def test_watching_shows_a_block_in_training(folder: Path, tmp_path: Path) -> None:
+def test_watching_shows_a_block_in_training(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
 
     record = write_search(tmp_path / "results" / "quick", members=2, epochs=4)
     run = (record / "run.json").read_text()
     (record / "run.json").unlink()
+    # First the store: its making must not meet another connection.
+    monkeypatch.chdir(tmp_path)
+    assert main(["mlflow-import", "--tier", "quick", "--create-store"]) == 0
     command = [sys.executable, "-m", "pfrnn", "mlflow-import", "--tier", "quick", "--watch", "1"]
     watching = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
     def children(status: str) -> list[object]:
-        try:
-            client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-            experiment = client.get_experiment_by_name("air")
-            if experiment is None:
-                return []
-            query = f"attributes.status = '{status}' and attributes.run_name LIKE 'member%'"
-            return list(client.search_runs([experiment.experiment_id], query))
-        except MlflowException:
-            return []  # the store is being made
+        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name("air")
+        if experiment is None:
+            return []
+        query = f"attributes.status = '{status}' and attributes.run_name LIKE 'member%'"
+        return list(client.search_runs([experiment.experiment_id], query))
 
     def wait_for(status: str) -> list[object]:
         until = time.monotonic() + 120
@@ -173,10 +174,6 @@ def test_watching_shows_a_block_in_training(folder: Path, tmp_path: Path) -> Non
         return children(status)
 
     try:
-        until = time.monotonic() + 120
-        while not (tmp_path / "mlflow.db").exists() and time.monotonic() < until:
-            time.sleep(1)
-        time.sleep(5)  # a first connection of ours must not meet the store's making
         assert len(wait_for("RUNNING")) == 2
         (record / "run.json").write_text(run)
         assert len(wait_for("FINISHED")) == 2

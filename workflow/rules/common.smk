@@ -188,15 +188,24 @@ def records():
 
 
 def mlflow_store():
-    """The local store, unless a tracking server is named.
+    """The local store, unless a tracking server is named. ancient: imports change it.
 
-    ancient: imports change it. A store that was deleted is no ancient one: it is created anew, and
-    then the records are imported anew. A clone never had one; it is filled by `pfrnn mlflow-import`.
+    A store that was deleted is no ancient one: it is created anew, and then the records are
+    imported anew.
     """
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return []
-    deleted = Path("results/.mlflow-import.lock").exists() and not Path("mlflow.db").exists()
-    return ["mlflow.db" if deleted else ancient("mlflow.db")]
+    return deleted_store() or [ancient("mlflow.db")]
+
+
+def deleted_store():
+    """The local store if there was one: the lock of the imports stays, and is in no clone.
+
+    A clone has nothing to do, though it has no store; `pfrnn mlflow-import` makes one.
+    """
+    there, imported = Path("mlflow.db").exists(), Path("results/.mlflow-import.lock").exists()
+    wanted = imported and not there and not os.environ.get("MLFLOW_TRACKING_URI")
+    return ["mlflow.db"] if wanted else []
 
 
 def sources_digest(name):
