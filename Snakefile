@@ -50,7 +50,7 @@ rule all:
         start,
         records(),
         missing_data(),
-        mlflow_store(),
+        deleted_store(),
         f"{RESULTS}/mlflow.json",
         f"{RESULTS}/report/index.html",
 

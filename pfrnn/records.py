@@ -7,7 +7,9 @@ A block's folder (``results/<tier>/<block id>/``) holds
                     time, peak memory, kernel path; written last: its presence means finished
 ``members.csv``     one row a member (columns ``MEMBER_COLUMNS``, then ``val_<metric>``)
 ``history.csv``     one row a member and epoch (``HISTORY_COLUMNS``, then ``val_<metric>``)
-``best.pt``         each member's best state: {"parameters": {name: (M, ...)}, "buffers": ...}
+``best.pt``         best states: {"parameters": {name: (M, ...)}, "buffers": ...,
+                    "members": {"number": (M,)}}; of a block the best member's alone, of a final
+                    every repetition's
 ``checkpoint.pt``   the last state, while training; removed at the end
 ``.finished/``      second names of the files above, by which lost ones are put back (jobfolder.py)
 ``.lock``           held by the process that trains here

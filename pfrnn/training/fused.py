@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from triton.runtime.errors import TritonError
 
 from pfrnn.config import Training
 from pfrnn.kernels.dispatch import Choice
@@ -16,9 +18,13 @@ from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights
 from pfrnn.training.members import Member
 from pfrnn.training.noise import step_seed
-from pfrnn.training.path import PlainPath
+from pfrnn.training.optimiser import Hyper
+from pfrnn.training.path import PlainPath, Predicted
+from pfrnn.training.population import Population
 
 _STEPS = 4096
+
+log = logging.getLogger(__name__)
 
 
 class FusedPath(PlainPath):
@@ -26,6 +32,9 @@ class FusedPath(PlainPath):
 
     Numbers derive from the member's seed for a use and epoch, and the step within it; both lie on
     the device before an epoch's first step, so that no step waits for the host.
+
+    A kernel that this card or this Triton can't compile or hold (each size is compiled on first
+    use) makes the path plain from there on, with a warning and the reason in run.json.
     """
 
     def __init__(
@@ -33,13 +42,52 @@ class FusedPath(PlainPath):
     ) -> None:
         super().__init__(spec, weights, training)
         self.name, self.reason = choice.name, choice.reason
+        self._plain_run = self.network.core.run
         self.network.core.run = choice.run
+        self._fused = True
         self._seeds: dict[tuple[object, ...], Tensor] = {}
         self._steps: Tensor | None = None
 
+    def train_step(
+        self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
+    ) -> None:
+        """Update ``population`` in place, by the plain path when the kernels fail."""
+        try:
+            super().train_step(population, members, hyper, batch)
+        except TritonError as error:
+            self._fall_back(error)
+            super().train_step(population, members, hyper, batch)
+
+    def predict(
+        self,
+        population: Population,
+        members: Sequence[Member],
+        batch: Batch,
+        axes: Sequence[str | int],
+        best: bool,
+    ) -> Predicted:
+        """Evaluate the current or the best state, by the plain path when the kernels fail."""
+        try:
+            return super().predict(population, members, batch, axes, best)
+        except TritonError as error:
+            self._fall_back(error)
+            return super().predict(population, members, batch, axes, best)
+
+    def _fall_back(self, error: TritonError) -> None:
+        if not self._fused:
+            raise error
+        self._fused = False
+        self.network.core.run = self._plain_run
+        first = str(error).strip().splitlines()[:1]
+        why = f"the fused kernels failed ({type(error).__name__}: {' '.join(first)[:200]})"
+        self.name, self.reason = "plain", why
+        log.warning("%s; going on with the plain path", why)
+
     def _randomness(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
-    ) -> Randomness:
+    ) -> Randomness | None:
+        if not self._fused:
+            return super()._randomness(members, axes, batch)
         *use, step = axes if isinstance(axes[-1], int) else (*axes, 0)
         device = batch.x.device
         if self._steps is None:

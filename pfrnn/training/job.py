@@ -13,6 +13,7 @@ import torch
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
 from pfrnn.data.store import load_prepared
+from pfrnn.evaluation.selection import better
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
@@ -48,6 +49,7 @@ class Job(NamedTuple):
         parameters: everything the numbers depend on, for the digest in run.json.
         source: module whose source digest the record carries.
         halving: whether successive halving may drop members.
+        keep_all: whether best.pt holds every member, or the best one alone.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Job(NamedTuple):
     parameters: dict[str, Any]
     source: str
     halving: bool = False
+    keep_all: bool = True
 
 
 class Trained(NamedTuple):
@@ -120,13 +123,25 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
     write_members(folder / "members.csv", job.members, state.progress, count_parameters(path))
-    parameters, buffers = stacked_best(state, job.members)
+    kept = job.members if job.keep_all else [best_member(job.members, state)]
+    parameters, buffers = stacked_best(state, kept)
     # Through memory: torch reports a full disk as a fault of its own, Python by its name.
     buffer = io.BytesIO()
-    torch.save({"parameters": parameters, "buffers": buffers}, buffer)
+    numbers = {"number": torch.tensor([member.number for member in kept])}
+    torch.save({"parameters": parameters, "buffers": buffers, "members": numbers}, buffer)
     with atomic_path(folder / "best.pt") as temporary:
         temporary.write_bytes(buffer.getvalue())
     return Trained(trainer, state, path, prepared)
+
+
+def best_member(members: Sequence[Member], state: BlockState) -> Member:
+    """Return the member that a selection would choose among these; the first if all diverged."""
+    best = members[0]
+    for member in members[1:]:
+        one, rival = state.progress[member.number], state.progress[best.number]
+        if better(one.score, one.loss, rival.score, rival.loss):
+            best = member
+    return best
 
 
 def count_parameters(path: ComputePath) -> int:

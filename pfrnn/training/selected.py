@@ -61,8 +61,10 @@ def _member(
     saved = torch.load(path, map_location="cpu", weights_only=True)
     block, number = plan.block(chosen["block_id"]), int(chosen["member"])
     member = search_members(block.settings, plan.config.seed, block.dataset)[number]
+    # A block keeps its best member, which is the chosen one if the block won.
+    place = saved["members"]["number"].tolist().index(number)
     parameters, buffers = (
-        {name: value[number : number + 1] for name, value in saved[kind].items()}
+        {name: value[place : place + 1] for name, value in saved[kind].items()}
         for kind in ("parameters", "buffers")
     )
     return Population.of_best([number], parameters, buffers, device), member

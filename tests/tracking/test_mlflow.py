@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +113,74 @@ def test_a_server_that_is_down_is_an_error_in_words(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert "no MLflow store answers at http://127.0.0.1:9" in last
     assert "records on disk are complete" in last
+
+
+def test_the_workflow_goes_on_without_the_store(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    options = ["--or-later", "--out", "later.json"]
+    assert main(["mlflow-import", "--tier", "quick", *options]) == 0
+    assert "not imported: no MLflow store answers" in capsys.readouterr().err
+    assert (folder / "later.json").read_text() == (folder / "done.json").read_text()
+
+
+def test_a_deleted_store_is_rebuilt(folder: Path) -> None:
+    def everything() -> set[tuple[object, ...]]:
+        return {
+            (
+                run.info.run_name,
+                run.data.tags["job"],
+                *sorted(run.data.params.items()),
+                *sorted(run.data.metrics.items()),
+            )
+            for kind in ("search", "final")
+            for run in _runs(kind)
+        }
+
+    before = everything()
+    (folder / "mlflow.db").unlink()
+    assert main(["mlflow-import", "--tier", "quick"]) == 0
+    assert everything() == before
+
+
+def test_watching_shows_a_block_in_training(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    record = write_search(tmp_path / "results" / "quick", members=2, epochs=4)
+    run = (record / "run.json").read_text()
+    (record / "run.json").unlink()
+    # First the store: its making must not meet another connection.
+    monkeypatch.chdir(tmp_path)
+    assert main(["mlflow-import", "--tier", "quick", "--create-store"]) == 0
+    command = [sys.executable, "-m", "pfrnn", "mlflow-import", "--tier", "quick", "--watch", "1"]
+    watching = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+    def children(status: str) -> list[object]:
+        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name("air")
+        if experiment is None:
+            return []
+        query = f"attributes.status = '{status}' and attributes.run_name LIKE 'member%'"
+        return list(client.search_runs([experiment.experiment_id], query))
+
+    def wait_for(status: str) -> list[object]:
+        until = time.monotonic() + 120
+        while time.monotonic() < until and len(children(status)) < 2:
+            time.sleep(1)
+        return children(status)
+
+    try:
+        assert len(wait_for("RUNNING")) == 2
+        (record / "run.json").write_text(run)
+        assert len(wait_for("FINISHED")) == 2
+        assert children("RUNNING") == []
+    finally:
+        watching.terminate()
+        watching.wait()
 
 
 def test_an_absent_folder_is_a_usage_error(

@@ -107,3 +107,35 @@ def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
     assert type(chosen) is PlainPath
     assert chosen.name == "plain"
     assert "CUDA" in chosen.reason
+
+
+def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog):
+    """Each size is compiled on first use, on the user's card: a failure must not end the job."""
+    from triton.runtime.errors import PTXASError
+
+    from pfrnn.kernels.dispatch import Choice
+    from pfrnn.plan import Setting
+    from pfrnn.training.batches import gather
+    from pfrnn.training.fused import FusedPath
+    from pfrnn.training.members import final_members, hyper
+    from pfrnn.training.population import new_population
+
+    def fails(*arguments, **options):
+        raise PTXASError("too many registers\nlong listing")
+
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
+    choice = Choice("fused", "for the test", fails)
+    broken = FusedPath(plain.spec, plain.weights, plain.training, choice)
+    members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+    cpu = torch.device("cpu")
+    batch = gather(problem.train, torch.arange(6).repeat(2, 1).numpy())
+    ends = []
+    for path in (broken, plain):
+        population = new_population(path.build, members, cpu)
+        path.train_step(population, members, hyper(members, cpu), batch)
+        ends.append(population)
+    for name, value in ends[1].parameters.items():
+        assert torch.equal(ends[0].parameters[name], value)
+    assert broken.name == "plain"
+    assert "PTXASError: too many registers)" in broken.reason
+    assert caplog.text.count("going on with the plain path") == 1

@@ -180,23 +180,32 @@ def records():
     """Every record of the tier, as targets.
 
     Snakemake makes a missing file again only where something asks for it: results.csv being there,
-    a final with a new digest in its path would not be missed in a clone without metadata. The
-    search's checkpoints are no targets: nothing reads them, and clones don't have them.
+    a final with a new digest in its path would not be missed in a clone without metadata.
     """
-    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in SEARCH_RECORDS]
+    blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
     selections = [f"{RESULTS}/{selection}" for selection in CELLS]
     return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
 
 
 def mlflow_store():
-    """The local store, unless a tracking server is named.
+    """The local store, unless a tracking server is named. ancient: imports change it.
 
-    ancient: imports change it. A store that was deleted is no ancient one: it is created anew, and
-    then the records are imported anew.
+    A store that was deleted is no ancient one: it is created anew, and then the records are
+    imported anew.
     """
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return []
-    return [ancient("mlflow.db") if Path("mlflow.db").exists() else "mlflow.db"]
+    return deleted_store() or [ancient("mlflow.db")]
+
+
+def deleted_store():
+    """The local store if there was one: the lock of the imports stays, and is in no clone.
+
+    A clone has nothing to do, though it has no store; `pfrnn mlflow-import` makes one.
+    """
+    there, imported = Path("mlflow.db").exists(), Path("results/.mlflow-import.lock").exists()
+    wanted = imported and not there and not os.environ.get("MLFLOW_TRACKING_URI")
+    return ["mlflow.db"] if wanted else []
 
 
 def sources_digest(name):
@@ -228,8 +237,7 @@ except PfrnnError as error:
 TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
-SEARCH_RECORDS = ("run.json", "members.csv", "history.csv")
-BLOCK_FILES = (*SEARCH_RECORDS, "best.pt")
+BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
 RESOURCES = job_resources(PLAN, training_sequences(PLAN), prepared_megabytes(PLAN))
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
