@@ -80,6 +80,7 @@ class PlainPath:
         self.training = training
         self.network = ExperimentNetwork(spec)
         self.stochastic = spec.kind == "particle"
+        self._device = torch.device("cpu")
 
     def build(self) -> nn.Module:
         """Make one freshly initialised model."""
@@ -113,6 +114,10 @@ class PlainPath:
         training: bool,
     ) -> Predicted:
         """Run all members on their batches."""
+        if self._device != batch.x.device:
+            # Constants that no member owns (a maze's map) follow the data.
+            self._device = batch.x.device
+            self.network.to(self._device)
         self.network.train(training)
         output = functional_call(
             self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
 from pfrnn.nn.encoders import Affine, MapEncoder, TokenEncoder
+from pfrnn.training.batches import Batch
 from pfrnn.variants import cell_parameters, matched_hidden
 
 from .test_population import world
@@ -54,6 +55,24 @@ def test_population_of_token_encoders_is_each_members_own_table():
     together = functional_call(modules[0], stacked(modules), (tokens,))
     for member, module in enumerate(modules):
         assert torch.equal(together[:, member], module(tokens[:, member]))
+
+
+def test_the_map_follows_the_data_to_another_device(tmp_path):
+    """No member owns the map, so nothing else moves it (torch's meta device stands for a GPU)."""
+    _, path = world(tmp_path, "maze10", "gru")
+    owned = [*path.network.named_parameters(), *path.network.named_buffers()]
+    (name,) = [name for name, _ in path.network.named_buffers() if name.endswith(".map")]
+    moved = {key: value.detach().to("meta")[None] for key, value in owned if key != name}
+    shape = (path.spec.max_length, 1, 3)
+    batch = Batch(
+        torch.empty(*shape, path.spec.inputs, device="meta"),
+        None,
+        torch.empty(*shape, path.spec.outputs, device="meta"),
+        torch.ones(shape, dtype=torch.bool, device="meta"),
+        [shape[0]],
+    )
+    path.forward(moved, {}, batch, None, training=True)
+    assert path.network.get_buffer(name).device.type == "meta"
 
 
 def test_map_encoder_is_a_stack_of_torchs_convolutions():
