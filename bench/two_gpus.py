@@ -1,7 +1,7 @@
 """Wall time of a slice of the gpu tier through Snakemake: on one card, then on two, one job a card.
 
     python bench/two_gpus.py                 on a machine with two GPUs
-    python bench/two_gpus.py --cards 0       two jobs side by side on the CPU, to try the script
+    python bench/two_gpus.py --cards 0       tier smoke, two jobs on the CPU, to try the script
 
 Each run works in a copy of the repository under a temporary folder, so nothing here is touched.
 Data are prepared before the clock starts. Prints one JSON object: seconds of both runs, their
@@ -35,12 +35,12 @@ training: {max_epochs: EPOCHS, patience: EPOCHS}
 """
 
 
-def snakemake(folder: Path, *arguments: str) -> float:
+def snakemake(folder: Path, tier: str, *arguments: str) -> float:
     """Run Snakemake on the slice; return the seconds it took."""
     began = time.monotonic()
     command = [sys.executable, "-m", "snakemake", "--cores", "all", *arguments]
     subprocess.run(
-        [*command, "--configfile", "slice.yaml", "--config", "tier=gpu"],
+        [*command, "--configfile", "slice.yaml", "--config", f"tier={tier}"],
         cwd=folder,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         check=True,
@@ -48,7 +48,7 @@ def snakemake(folder: Path, *arguments: str) -> float:
     return time.monotonic() - began
 
 
-def working_copy(folder: Path, train: int, epochs: int) -> Path:
+def working_copy(folder: Path, tier: str, train: int, epochs: int) -> Path:
     """Copy the repository and prepare the slice's data."""
     folder.mkdir()
     for part in PARTS:
@@ -58,15 +58,15 @@ def working_copy(folder: Path, train: int, epochs: int) -> Path:
     (folder / "profiles").symlink_to("workflow/profiles")
     text = SLICE.replace("TRAIN", str(train)).replace("EPOCHS", str(epochs))
     (folder / "slice.yaml").write_text(text)
-    snakemake(folder, "data")
+    snakemake(folder, tier, "data")
     return folder
 
 
-def leases(folder: Path) -> dict[str, int]:
+def leases(results: Path) -> dict[str, int]:
     """How many jobs each device had, from the first line of the jobs' logs."""
     counts: collections.Counter[str] = collections.Counter()
     for kind in ("search", "final"):
-        for log in (folder / "results" / "gpu" / "logs" / kind).rglob("*.log"):
+        for log in (results / "logs" / kind).rglob("*.log"):
             found = re.search(r"CUDA_VISIBLE_DEVICES=(\S*)", log.read_text())
             counts[found[1] if found else "none"] += 1
     return dict(counts)
@@ -79,22 +79,22 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=4000, help="training sequences a data set")
     parser.add_argument("--epochs", type=int, default=10)
     parsed = parser.parse_args()
-    at_once = parsed.cards or 2
+    tier, at_once = ("gpu", parsed.cards) if parsed.cards else ("smoke", 2)
     with tempfile.TemporaryDirectory(prefix="pfrnn-two-gpus-") as name:
-        first = working_copy(Path(name) / "one", parsed.train, parsed.epochs)
+        first = working_copy(Path(name) / "one", tier, parsed.train, parsed.epochs)
         second = Path(name) / "two"
         shutil.copytree(first, second, symlinks=True)
-        one = snakemake(first, "reports", "--resources", "gpu=1")
-        two = snakemake(second, "reports", "--resources", f"gpu={at_once}")
-        report = second / "results" / "gpu" / "report" / "index.html"
+        one = snakemake(first, tier, "reports", "--resources", "gpu=1")
+        two = snakemake(second, tier, "reports", "--resources", f"gpu={at_once}")
+        results = second / "results" / tier
         found = {
-            "blocks": len(list((second / "results/gpu/search").rglob("run.json"))),
-            "finals": len(list((second / "results/gpu/final").rglob("run.json"))),
+            "blocks": len(list((results / "search").rglob("run.json"))),
+            "finals": len(list((results / "final").rglob("run.json"))),
             "seconds_one_at_a_time": round(one, 1),
             f"seconds_{at_once}_at_a_time": round(two, 1),
             "faster": round(one / two, 2),
-            "jobs_a_device": leases(second),
-            "report": report.is_file(),
+            "jobs_a_device": leases(results),
+            "report": (results / "report" / "index.html").is_file(),
         }
     print(json.dumps(found, indent=2))
 

@@ -106,6 +106,7 @@ def cluster() -> Iterator[Path]:
         subprocess.run(["scancel", "--user=root", "--state=PENDING"], check=False)
         time.sleep(1)
         subprocess.run([HERE / "stop", folder], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(copy: Copy, *arguments: str) -> subprocess.Popen[str]:
