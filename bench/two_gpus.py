@@ -50,6 +50,7 @@ def snakemake(folder: Path, *arguments: str) -> float:
 
 def working_copy(folder: Path, train: int, epochs: int) -> Path:
     """Copy the repository and prepare the slice's data."""
+    folder.mkdir()
     for part in PARTS:
         source = ROOT / part
         copy = shutil.copytree if source.is_dir() else shutil.copy
@@ -83,8 +84,8 @@ def main() -> None:
         first = working_copy(Path(name) / "one", parsed.train, parsed.epochs)
         second = Path(name) / "two"
         shutil.copytree(first, second, symlinks=True)
-        one = snakemake(first, "--resources", "gpu=1", "reports")
-        two = snakemake(second, "--resources", f"gpu={at_once}", "reports")
+        one = snakemake(first, "reports", "--resources", "gpu=1")
+        two = snakemake(second, "reports", "--resources", f"gpu={at_once}")
         report = second / "results" / "gpu" / "report" / "index.html"
         found = {
             "blocks": len(list((second / "results/gpu/search").rglob("run.json"))),

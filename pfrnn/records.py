@@ -11,6 +11,8 @@ A block's folder (``results/<tier>/<block id>/``) holds
                     "members": {"number": (M,)}}; of a block the best member's alone, of a final
                     every repetition's
 ``checkpoint.pt``   the last state, while training; removed at the end
+``.finished/``      second names of the files above, by which lost ones are put back (jobfolder.py)
+``.lock``           held by the process that trains here
 ==================  =========================================================================
 
 A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TEST_COLUMNS``),

@@ -116,34 +116,49 @@ _BASE_MB = 3000
 _BASE_MINUTES = 10
 # Validation and a slower machine than the one whose rate params.yaml states.
 _MARGIN = 2.0
+# Two days, a common limit of partitions. A longer job ends there, and goes on at its next attempt.
+_LONGEST_MINUTES = 2880
+# Main memory holds the prepared arrays a few times over while they are read and checked.
+_COPIES = 5
+# MB of arrays where nothing is prepared yet: the largest set has less.
+_UNKNOWN_MB = 1000
 
 
-def job_resources(plan: Plan, sequences: Mapping[str, int]) -> dict[str, Resources]:
+def job_resources(
+    plan: Plan, sequences: Mapping[str, int], megabytes: Mapping[str, float]
+) -> dict[str, Resources]:
     """Estimate what every block and final of a plan needs, by its id.
 
-    Memory on the device isn't counted: a job that runs out of it splits its population. Main
-    memory holds the prepared arrays a few times over. A job that a scheduler killed for memory or
-    time gets more at its next attempt (workflow/rules/common.smk).
+    Memory on the device isn't counted: a job that runs out of it splits its population. A job
+    that a scheduler killed for memory or time gets more at its next attempt
+    (workflow/rules/common.smk).
 
     Args:
         plan: what is run.
         sequences: training sequences of each data set.
+        megabytes: size of each data set's prepared arrays; sets that aren't prepared are left out.
     """
-    needs = {
-        block.id: _resources(plan, sequences, block.dataset, block.batch_size)
-        for block in plan.blocks
-    }
+
+    def resources(name: str, batch: int) -> Resources:
+        config = plan.config.for_dataset(name)
+        steps = config.training.max_epochs * _batches(sequences[name], batch)
+        minutes = _BASE_MINUTES + _MARGIN * steps / config.execution.steps_per_second / 60
+        memory = _BASE_MB + _COPIES * megabytes.get(name, _UNKNOWN_MB)
+        return Resources(1, math.ceil(memory), math.ceil(min(minutes, _LONGEST_MINUTES)))
+
+    needs = {block.id: resources(block.dataset, block.batch_size) for block in plan.blocks}
     for cell in plan.cells:
+        # The batch size is selected later; the smallest takes longest.
         smallest = min(plan.config.for_dataset(cell.dataset).grid.batch_size)
-        needs[cell.final_id] = _resources(plan, sequences, cell.dataset, smallest)
+        needs[cell.final_id] = resources(cell.dataset, smallest)
     return needs
 
 
-def _resources(plan: Plan, sequences: Mapping[str, int], name: str, batch: int) -> Resources:
-    config = plan.config.for_dataset(name)
-    steps = config.training.max_epochs * _batches(sequences[name], batch)
-    minutes = _BASE_MINUTES + _MARGIN * steps / config.execution.steps_per_second / 60
-    # A sequence of 100 steps with 30 features takes 12 kB in single precision; five copies of
-    # the training split stand for all splits and what reading them needs on the way.
-    arrays = 5 * sequences[name] * 0.012
-    return Resources(1, math.ceil(_BASE_MB + arrays), math.ceil(minutes))
+def prepared_megabytes(plan: Plan, prepared: Path | str = "data/prepared") -> dict[str, float]:
+    """Return the size of each data set's prepared arrays in MB; those not prepared are left out."""
+    sizes = {}
+    for name in plan.protocols:
+        arrays = Path(prepared) / plan.prepared_id(name) / "arrays.npz"
+        if arrays.is_file():
+            sizes[name] = arrays.stat().st_size / 1e6
+    return sizes

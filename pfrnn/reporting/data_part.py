@@ -24,6 +24,7 @@ WINDOWS = (
     "error of an accuracy is then that of a draw of whole groups of overlapping windows "
     "(recordings, inductions, blocks), never less than the binomial one."
 )
+_PLAIN = {"whole": "as published", "simulated": "drawn here from the base seed"}
 
 
 def data_part(lookup: Lookup, drawings: Sequence[Drawing]) -> Part:
@@ -57,12 +58,12 @@ def _state(lookup: Lookup, name: str) -> PlainRow:
         (
             name,
             lookup.described(name),
-            str(card["state_note"]) or "as published",
+            str(card["state_note"]) or _PLAIN.get(card["state"], "no reason noted"),
             _counts(card["sequences"]),
             f"by the tier's caps: {_counts(card['capped'])}" if card["capped"] else "nothing",
             f"{card['target']} [{card['unit']}]",
             str(card["arrays_digest"])[:12],
-            " ".join(card["notes"]) or "none",
+            " ".join(f"{note.rstrip('.')}." for note in card["notes"]) or "none",
         ),
         name,
     )

@@ -71,13 +71,21 @@ def localization_matrix(cells: list[Cell], lookup: Lookup, records: Records) -> 
         "Test errors in map units squared (mean of x and y); success: last pose within 1 unit.",
         f"{tier_note(lookup.evidence.study.tier)} The paper prints localisation numbers for the "
         "particle, Bayesian and ensemble variants (table 4); those of LSTM and GRU stand in a bar "
-        "chart only. The mean hangs on a few mirrored poses, so the median stands beside. Two "
-        "controls bracket every number: the map centre, and the exact posterior, which knows map, "
-        "rules and noise and is computed from the same inputs of the same trajectories. No method "
-        "has a smaller expected error; how small that is, the length of the trajectories decides."
-        f"{others}",
+        "chart only. The mean hangs on a few mirrored poses, so the median stands beside."
+        f"{_bracket(lookup, mazes)}{others}",
         tuple(columns),
         tuple(rows),
+    )
+
+
+def _bracket(lookup: Lookup, mazes: list[str]) -> str:
+    if not any("exact_posterior" in lookup.controls(maze) for maze in mazes):
+        return ""
+    return (
+        " Two controls bracket every number: the map centre, and the exact posterior, which knows "
+        "map, rules and noise and is computed from the same inputs of the same trajectories. No "
+        "method has a smaller expected error; how small that is, the length of the trajectories "
+        "decides."
     )
 
 

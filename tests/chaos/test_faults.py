@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,35 +117,31 @@ def test_a_read_only_disk_is_named(bench, disk) -> None:
     assert bench.equal(disk.folder)
 
 
-@pytest.mark.parametrize("name", ["run.json", "members.csv", "best.pt"])
-def test_a_deleted_file_is_put_back_without_training(bench, tmp_path, name) -> None:
-    done = bench.pfrnn("train", bench.block, "--tier", "smoke", "--results", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    record = (tmp_path / bench.block / "run.json").read_bytes()
-    (tmp_path / bench.block / name).unlink()
-    done = bench.train(tmp_path)
+@pytest.fixture
+def results(bench, tmp_path) -> Path:
+    """A copy of the undisturbed results, in another folder: as moved there."""
+    return Path(shutil.copytree(bench.undisturbed, tmp_path / "moved"))
+
+
+@pytest.mark.parametrize("names", [["run.json"], ["members.csv", "best.pt"]])
+def test_deleted_files_are_put_back_without_training(bench, results, names) -> None:
+    for name in names:
+        (results / bench.block / name).unlink()
+    done = bench.train(results)
     assert done.returncode == 0, done.stderr
     assert "nothing is trained" in done.stderr
-    assert bench.equal(tmp_path)
+    assert bench.equal(results)
     # The same training: its wall time stands in the record.
-    assert (tmp_path / bench.block / "run.json").read_bytes() == record
+    record = (results / bench.block / "run.json").read_bytes()
+    assert record == (bench.undisturbed / bench.block / "run.json").read_bytes()
 
 
-def test_a_damaged_record_that_is_asked_for_again_is_trained_again(bench, tmp_path) -> None:
-    assert bench.train(tmp_path).returncode == 0
-    best = tmp_path / bench.block / "best.pt"
-    with best.open("r+b") as target:  # in place: the second name is damaged too
+def test_a_damaged_seal_is_not_put_back(bench, results) -> None:
+    kept = results / bench.block / ".finished" / "best.pt.kept"
+    with kept.open("r+b") as target:
         target.truncate(1000)
-    done = bench.train(tmp_path)
+    (results / bench.block / "best.pt").unlink()
+    done = bench.train(results)
     assert done.returncode == 0, done.stderr
     assert "nothing is trained" not in done.stderr
-    assert bench.equal(tmp_path)
-
-
-def test_results_in_another_folder_are_the_same_results(bench, tmp_path) -> None:
-    assert bench.train(tmp_path / "first").returncode == 0
-    (tmp_path / "first").rename(tmp_path / "second")
-    (tmp_path / "second" / bench.block / "run.json").unlink()
-    done = bench.train(tmp_path / "second")
-    assert "nothing is trained" in done.stderr
-    assert bench.equal(tmp_path / "second")
+    assert bench.equal(results)

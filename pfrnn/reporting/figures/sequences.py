@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def _draw(name: str, card: dict[str, Any], found: dict[str, Any]) -> Drawing:
     figure, axes = new_figure(2.1 * count, tall, columns=count)
     for place, (ax, title) in enumerate(zip(axes[0], found["titles"], strict=True)):
         said = draw(ax, found, place, card)
-        ax.set_title(title, fontsize=8)
+        ax.set_title(textwrap.shorten(title, 26, placeholder=" ..."), fontsize=8)
         ax.tick_params(labelsize=7)
         if place and found["kind"] != "localization":
             ax.sharey(axes[0, 0])
