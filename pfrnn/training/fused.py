@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from triton.runtime.errors import TritonError
 
 from pfrnn.config import Training
 from pfrnn.kernels.dispatch import Choice
+from pfrnn.kernels.errors import KernelError
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import NetworkSpec
@@ -54,7 +54,7 @@ class FusedPath(PlainPath):
         """Update ``population`` in place, by the plain path when the kernels fail."""
         try:
             super().train_step(population, members, hyper, batch)
-        except TritonError as error:
+        except KernelError as error:
             self._fall_back(error)
             super().train_step(population, members, hyper, batch)
 
@@ -69,11 +69,11 @@ class FusedPath(PlainPath):
         """Evaluate the current or the best state, by the plain path when the kernels fail."""
         try:
             return super().predict(population, members, batch, axes, best)
-        except TritonError as error:
+        except KernelError as error:
             self._fall_back(error)
             return super().predict(population, members, batch, axes, best)
 
-    def _fall_back(self, error: TritonError) -> None:
+    def _fall_back(self, error: KernelError) -> None:
         if not self._fused:
             raise error
         self._fused = False
