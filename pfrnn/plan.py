@@ -11,15 +11,17 @@ file, also in a clone that has none of Snakemake's metadata.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.config import Config, SizeRule, load_config
 from pfrnn.data.base import Card, Protocol, protocol_digest
-from pfrnn.data.registry import dataset, protocol
+from pfrnn.data.registry import dataset, dataset_names, protocol
+from pfrnn.errors import ConfigError
 from pfrnn.files import digest_of
 from pfrnn.variants import Variant, matched_hidden, variant
 
@@ -124,6 +126,8 @@ def make_plan(config: Config) -> Plan:
     Raises:
         ConfigError: an unknown data set or variant, or a protocol that doesn't validate.
     """
+    for section, names in (("datasets", config.datasets), ("overrides", config.overrides)):
+        _check_names(section, names)
     protocols = {
         name: protocol(name, config.datasets.get(name, {})) for name in config.study.datasets
     }
@@ -139,6 +143,16 @@ def make_plan(config: Config) -> Plan:
                     _cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest)
                 )
     return Plan(config, protocols, tuple(cells))
+
+
+def _check_names(section: str, names: Iterable[str]) -> None:
+    """Refuse a key that names no data set: it would change nothing, silently."""
+    known = dataset_names()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{section}.{name}: unknown data set{hint}")
 
 
 def load_plan(

@@ -13,7 +13,7 @@ from pfrnn.cli.grid import grid_counts
 from pfrnn.config import load_config, merge
 from pfrnn.data.base import Card, Dataset, Protocol
 from pfrnn.errors import ConfigError
-from pfrnn.plan import Plan, make_plan
+from pfrnn.plan import Plan, load_plan, make_plan
 from pfrnn.variants import VARIANTS, variant
 from pfrnn.workload import describe, training_sequences, workload
 
@@ -210,3 +210,22 @@ def test_workload_takes_the_prepared_cards_count(tmp_path: Path) -> None:
     card.parent.mkdir()
     card.write_text('{"sequences": {"train": 77}}')
     assert training_sequences(plan, tmp_path) == {"air": 77, "pm": 1000}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"datasets": {"airr": {"window": 3}}},
+            "datasets.airr: unknown data set; did you mean 'air'",
+        ),
+        (
+            {"overrides": {"nope": {"training": {"patience": 3}}}},
+            "overrides.nope: unknown data set",
+        ),
+    ],
+)
+def test_a_section_for_no_data_set_is_refused(values: dict[str, Any], said: str) -> None:
+    """It would change nothing, silently."""
+    with pytest.raises(ConfigError, match=said):
+        load_plan(ROOT / "params.yaml", "smoke", values)

@@ -110,9 +110,7 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
 def rebuild_command(tier: str, final_id: str) -> str:
     """Return the command that trains and tests one final again."""
     target = f"results/{tier}/{final_id}/test.csv"
-    return (
-        f"snakemake --cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise {target}"
-    )
+    return f"snakemake --cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise -- {target}"
 
 
 def significant_count(value: Any) -> str:
