@@ -110,7 +110,9 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
 def rebuild_command(tier: str, final_id: str) -> str:
     """Return the command that trains and tests one final again."""
     target = f"results/{tier}/{final_id}/test.csv"
-    return f"snakemake --cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise -- {target}"
+    options = f"--cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise"
+    # Without the dashes Snakemake takes the target as one more rule to force.
+    return f"snakemake {options} -- {target}"
 
 
 def significant_count(value: Any) -> str:
