@@ -36,6 +36,8 @@ def run(parsed: argparse.Namespace) -> int:
     """Write .dvcignore, take up the outputs again, add the remote."""
     if not Path(".dvc").is_dir() or not Path("dvc.yaml").is_file():
         raise ConfigError("no .dvc and dvc.yaml here; run this in the repository's top folder")
+    if not parsed.url.strip():
+        raise ConfigError("URL: expected a folder or address of the remote, got an empty text")
     names = restricted_sets()
     ignore(Path(".dvcignore"), names)
     _dvc("remote", "add", "--default", "--force", parsed.name, parsed.url)

@@ -78,7 +78,8 @@ def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) 
         f"learning-{dataset}",
         f"Learning curves, {dataset}",
         f"Validation score of the final runs, smaller is better; thin: runs ({runs}), thick: their "
-        "median among those still training. Curves end where early stopping ended them.",
+        "median among those still training. Curves end where early stopping or the epoch limit "
+        "ended them.",
         f"Validation score over epochs on {dataset} for {', '.join(map(label, histories))}.",
         data,
         figure,
