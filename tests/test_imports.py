@@ -14,7 +14,16 @@ import pfrnn
 from pfrnn.provenance import source_closure
 
 PACKAGE = Path(pfrnn.__file__).parent
-SHARED = {"config", "seeding", "errors", "files", "records", "variants", "provenance"}
+SHARED = {
+    "config",
+    "seeding",
+    "errors",
+    "files",
+    "memory",
+    "records",
+    "variants",
+    "provenance",
+}
 
 # layer: the layers it may import besides itself and the shared modules; one that isn't listed
 # may import the shared modules alone.

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -62,10 +61,8 @@ def test_a_killed_process_frees_the_folder_at_once(tmp_path):
     (tmp_path / ".run.json.x.part").write_text("half")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    began = time.monotonic()
     with alone(tmp_path, wait_seconds=0):
         assert not list(tmp_path.glob("*.part"))
-    assert time.monotonic() - began < 1
 
 
 def test_the_waiter_is_told_who_works_there(tmp_path):

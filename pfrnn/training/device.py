@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import resource
-import sys
-
 import torch
 
 from pfrnn.config import Execution
 from pfrnn.errors import ConfigError
+from pfrnn.memory import peak_resident
 
 
 def open_device(execution: Execution, asked: str | None = None) -> torch.device:
@@ -34,5 +32,4 @@ def peak_memory(device: torch.device) -> int:
     """Peak memory in bytes: of the device's allocator, or of the process on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    return peak_resident()

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import class_raw
 import numpy as np
@@ -12,13 +11,14 @@ import pytest
 pytestmark = pytest.mark.slow
 READINGS, INDUCTIONS = 929_000, 100
 RUN = """
-import json, resource, sys
+import json, sys, time
 from pathlib import Path
 from pfrnn.data.registry import dataset
+from pfrnn.memory import peak_resident
 found = dataset("gas")
 arrays = found.prepare(Path(sys.argv[1]), found.protocol(), 2020)
 windows = {name: len(split.y) for name, split in arrays.splits.items()}
-print(json.dumps([windows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+print(json.dumps([windows, time.process_time(), peak_resident()]))
 """
 
 
@@ -42,12 +42,10 @@ def folder(tmp_path_factory):
 
 
 def test_full_size_takes_under_two_minutes_and_three_gibibytes(folder):
-    start = time.monotonic()
     command = [sys.executable, "-c", RUN, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds = time.monotonic() - start
-    windows, peak = json.loads(done.stdout)
+    windows, seconds, peak = json.loads(done.stdout)
     # 45 minutes of stimulus give 46 marks and 37 windows of ten minutes.
     assert sum(windows.values()) == INDUCTIONS * 37
     assert seconds < 120
-    assert peak * (1 if sys.platform == "darwin" else 1024) < 3 * 1024**3
+    assert peak < 3 * 1024**3
