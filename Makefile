@@ -8,6 +8,8 @@ PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PORT ?= 5000
 STRICT ?=
+# Tests run in so many processes, one file at a time in each.
+WORKERS ?= 2
 # The tier that `make report` publishes: gpu or paper.
 TIER ?= gpu
 BIN := .venv/bin
@@ -26,7 +28,7 @@ help:
 	@echo "make report      write reports/ from results/TIER, or from its committed evidence (TIER=$(TIER))"
 	@echo "make check       check that reports/ and the README follow from the committed evidence"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
-	@echo "make test        lint, types and tests"
+	@echo "make test        lint, types and tests (WORKERS=N)"
 	@echo "make test-slurm  the smoke tier on a one-node Slurm (root; needs slurm-wlm and munge)"
 	@echo "make test-tracking  MLflow servers on SQLite and PostgreSQL, killed among 8 imports (minutes)"
 	@echo "make test-chaos  the quick tier under 20 random kills (about an hour on 2 cores)"
@@ -47,7 +49,7 @@ reproduce: $(READY)
 	@echo "report: $(CURDIR)/results/quick/report/index.html"
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # Installs nothing: says what to install, and refuses a Slurm configuration that isn't its own.
 test-slurm: $(READY)
