@@ -144,7 +144,9 @@ class Execution(Strict):
     threads: int = Field(ge=1)
     device: Literal["auto", "cpu", "cuda"]
     checkpoint_minutes: float = Field(gt=0)
-    steps_per_second: float = Field(gt=0, description="Measured rate, for predicted hours.")
+    steps_per_second: float | None = Field(
+        gt=0, description="Measured rate, for predicted hours; null: as on one H200."
+    )
     on_missing: Literal["error", "report"] = Field(
         description="A data set that can't be had: an error, or a line in the report."
     )

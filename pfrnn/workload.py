@@ -1,16 +1,46 @@
-"""How much a plan has to compute, and how long that takes at the measured rate."""
+"""How much a plan has to compute, and how long that takes at measured rates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from pfrnn.config import Config
+from pfrnn.data.base import Protocol
 from pfrnn.data.registry import dataset
 from pfrnn.files import read_json
 from pfrnn.plan import Cell, Plan, members_of_ensemble
-from pfrnn.variants import variant
+from pfrnn.rates import FORWARD, START_SECONDS, Work, step_seconds
+from pfrnn.variants import Variant, variant
+
+
+class Sizes(NamedTuple):
+    """Sequences of a data set's splits, and their longest number of time steps."""
+
+    train: int
+    validation: int
+    test: int
+    steps: int
+
+
+class Task(NamedTuple):
+    """One training job: a block of the search, or a final.
+
+    Attributes:
+        id: of the block or final.
+        dataset: the data set's name.
+        model: what is trained.
+        work: one training step of all its members.
+        tests: whether it evaluates the test split at the end.
+    """
+
+    id: str
+    dataset: str
+    model: Variant
+    work: Work
+    tests: bool
 
 
 class Workload(NamedTuple):
@@ -22,7 +52,7 @@ class Workload(NamedTuple):
         runs: trained models, of search and finals together.
         steps: training steps of all jobs at the largest number of epochs; a job's step moves all
             its members at once.
-        hours: ``steps`` at ``execution.steps_per_second`` on one device, jobs one after another.
+        hours: of all jobs on one device, one after another, if none stops early.
     """
 
     blocks: int
@@ -32,28 +62,72 @@ class Workload(NamedTuple):
     hours: float
 
 
-def workload(plan: Plan, sequences: Mapping[str, int]) -> Workload:
-    """Count a plan's jobs, models and steps.
+def tasks(plan: Plan, sizes: Mapping[str, Sizes]) -> Iterator[Task]:
+    """Yield every training job of a plan once."""
+    for block in plan.blocks:
+        steps = sizes[block.dataset].steps
+        particles = max(1, block.particles)
+        members = len(block.settings)
+        work = Work(members, block.batch_size, steps, block.hidden_size, particles)
+        yield Task(block.id, block.dataset, variant(block.variant), work, tests=False)
+    # Cells that train the same thing share their final.
+    for cell in {cell.final_id: cell for cell in plan.cells}.values():
+        config = plan.config.for_dataset(cell.dataset)
+        # Size and batch size are selected later; the largest model and the smallest batch take
+        # longest.
+        largest = max(cell.blocks, key=lambda block: (block.hidden_size, block.particles))
+        work = Work(
+            _final_runs(plan, cell),
+            min(config.grid.batch_size),
+            sizes[cell.dataset].steps,
+            largest.hidden_size,
+            max(1, largest.particles),
+        )
+        yield Task(cell.final_id, cell.dataset, variant(cell.variant), work, tests=True)
+
+
+def training_steps(config: Config, task: Task, sizes: Sizes) -> int:
+    """Steps of a job at the largest number of epochs."""
+    return config.training.max_epochs * _batches(sizes.train, task.work.sequences)
+
+
+def seconds(config: Config, task: Task, sizes: Sizes) -> float:
+    """Predict a job's seconds at the largest number of epochs.
+
+    At ``execution.steps_per_second`` where that is given, else as on the GPU of
+    :mod:`pfrnn.rates`, validation and test included.
+    """
+    steps = training_steps(config, task, sizes)
+    if config.execution.steps_per_second is not None:
+        return steps / config.execution.steps_per_second
+    passes = config.training.validation_passes if task.model.stochastic else 1
+    batch = task.work.sequences
+    evaluated = config.training.max_epochs * passes * _batches(sizes.validation, batch)
+    if task.tests:
+        tested = config.evaluation.passes if task.model.stochastic else 1
+        evaluated += tested * _batches(sizes.test, batch)
+    if task.model.kind == "bayesian":
+        evaluated *= config.bayesian.prediction_samples
+    return START_SECONDS + step_seconds(task.model, task.work) * (steps + FORWARD * evaluated)
+
+
+def workload(plan: Plan, sizes: Mapping[str, Sizes]) -> Workload:
+    """Count a plan's jobs, models, steps and hours.
 
     Args:
         plan: what is run.
-        sequences: training sequences of each data set.
+        sizes: of each data set.
     """
     steps = runs = 0
-    for block in plan.blocks:
-        epochs = plan.config.for_dataset(block.dataset).training.max_epochs
-        steps += epochs * _batches(sequences[block.dataset], block.batch_size)
-        runs += len(block.settings)
-    # Cells that train the same thing share their final.
-    finals = {cell.final_id: cell for cell in plan.cells}
-    for cell in finals.values():
-        config = plan.config.for_dataset(cell.dataset)
-        # The batch size is selected later; the smallest gives the largest number of steps.
-        smallest = min(config.grid.batch_size)
-        steps += config.training.max_epochs * _batches(sequences[cell.dataset], smallest)
-        runs += _final_runs(plan, cell)
-    hours = steps / plan.config.execution.steps_per_second / 3600
-    return Workload(len(plan.blocks), len(finals), runs, steps, hours)
+    total = 0.0
+    finals = 0
+    for task in tasks(plan, sizes):
+        config = plan.config.for_dataset(task.dataset)
+        steps += training_steps(config, task, sizes[task.dataset])
+        total += seconds(config, task, sizes[task.dataset])
+        runs += task.work.members
+        finals += task.tests
+    return Workload(len(plan.blocks), finals, runs, steps, total / 3600)
 
 
 def _batches(sequences: int, batch_size: int) -> int:
@@ -68,31 +142,60 @@ def _final_runs(plan: Plan, cell: Cell) -> int:
     return members * config.evaluation.ensemble_repetitions
 
 
-def training_sequences(plan: Plan, prepared: Path | str = "data/prepared") -> dict[str, int]:
-    """Return the number of training sequences of each data set.
+def dataset_sizes(plan: Plan, prepared: Path | str = "data/prepared") -> dict[str, Sizes]:
+    """Return the size of each data set.
 
-    Taken from its prepared card; before that exists from the protocol's cap, or else from the
-    number of rows that the publisher states (a window starts at nearly every row).
+    Taken from its prepared card; before that exists an upper bound from the protocol and the
+    number of rows that the publisher states.
     """
-    counts = {}
+    sizes = {}
     for name, protocol in plan.protocols.items():
         card = Path(prepared) / plan.prepared_id(name) / "card.json"
         if card.is_file():
-            counts[name] = int(read_json(card)["sequences"]["train"])
+            found = read_json(card)
+            counts = found["sequences"]
+            sizes[name] = Sizes(
+                counts["train"], counts["validation"], counts["test"], found["max_length"]
+            )
         else:
-            stated = getattr(protocol, "train", None) or dataset(name).card.rows
-            counts[name] = protocol.max_train or stated or 10_000
-    return counts
+            sizes[name] = _bound(protocol, dataset(name).card.rows)
+    return sizes
+
+
+# Time steps of a sequence where neither card nor protocol says: longer than any set of the paper.
+_UNKNOWN_STEPS = 100
+
+
+def _bound(protocol: Protocol, rows: int | None) -> Sizes:
+    """Bound a set that isn't prepared: a window starts at every ``stride``-th row."""
+
+    def number(*names: str) -> int | None:
+        """The first of the protocol's fields that is a count (a share is no count)."""
+        values = (getattr(protocol, name, None) for name in names)
+        return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+    stated = -(-rows // (number("stride") or 1)) if rows else None
+    train = protocol.max_train or number("train") or stated or 10_000
+    validation = protocol.max_validation or number("validation") or -(-train // 4)
+    test = protocol.max_test or number("test") or -(-train // 4)
+    steps = number("window", "steps", "max_length") or _UNKNOWN_STEPS
+    return Sizes(train, validation, test, steps)
+
+
+def rate_in_words(config: Config) -> str:
+    """Say what predicted hours are predicted from."""
+    rate = config.execution.steps_per_second
+    if rate is None:
+        return "on one NVIDIA H200 (docs/performance.md)"
+    return f"at {rate:g} steps a second on one device"
 
 
 def describe(plan: Plan) -> str:
     """Return one line: the tier, its jobs, and the hours predicted."""
-    load = workload(plan, training_sequences(plan))
-    rate = plan.config.execution.steps_per_second
+    load = workload(plan, dataset_sizes(plan))
     return (
         f"tier {plan.config.tier}: {load.blocks} blocks, {load.finals} finals, {load.runs} runs, "
-        f"at most {load.steps:,} steps; at {rate:g} steps a second at most {load.hours:.1f} hours "
-        "on one device"
+        f"at most {load.steps:,} steps; {rate_in_words(plan.config)} at most {load.hours:.1f} hours"
     )
 
 
@@ -114,8 +217,8 @@ class Resources(NamedTuple):
 _BASE_MB = 3000
 # Start, reading data, validation, test, checkpoints.
 _BASE_MINUTES = 10
-# Validation and a slower machine than the one whose rate params.yaml states.
-_MARGIN = 2.0
+# A slower device than the one whose rate is known, and a shared file system.
+_MARGIN = 4.0
 # Two days, a common limit of partitions. A longer job ends there, and goes on at its next attempt.
 _LONGEST_MINUTES = 2880
 # Main memory holds the prepared arrays a few times over while they are read and checked.
@@ -125,7 +228,7 @@ _UNKNOWN_MB = 1000
 
 
 def job_resources(
-    plan: Plan, sequences: Mapping[str, int], megabytes: Mapping[str, float]
+    plan: Plan, sizes: Mapping[str, Sizes], megabytes: Mapping[str, float]
 ) -> dict[str, Resources]:
     """Estimate what every block and final of a plan needs, by its id.
 
@@ -135,22 +238,16 @@ def job_resources(
 
     Args:
         plan: what is run.
-        sequences: training sequences of each data set.
+        sizes: of each data set.
         megabytes: size of each data set's prepared arrays; sets that aren't prepared are left out.
     """
-
-    def resources(name: str, batch: int) -> Resources:
-        config = plan.config.for_dataset(name)
-        steps = config.training.max_epochs * _batches(sequences[name], batch)
-        minutes = _BASE_MINUTES + _MARGIN * steps / config.execution.steps_per_second / 60
-        memory = _BASE_MB + _COPIES * megabytes.get(name, _UNKNOWN_MB)
-        return Resources(1, math.ceil(memory), math.ceil(min(minutes, _LONGEST_MINUTES)))
-
-    needs = {block.id: resources(block.dataset, block.batch_size) for block in plan.blocks}
-    for cell in plan.cells:
-        # The batch size is selected later; the smallest takes longest.
-        smallest = min(plan.config.for_dataset(cell.dataset).grid.batch_size)
-        needs[cell.final_id] = resources(cell.dataset, smallest)
+    needs = {}
+    for task in tasks(plan, sizes):
+        config = plan.config.for_dataset(task.dataset)
+        time = _MARGIN * seconds(config, task, sizes[task.dataset]) / 60
+        minutes = min(_BASE_MINUTES + time, _LONGEST_MINUTES)
+        memory = _BASE_MB + _COPIES * megabytes.get(task.dataset, _UNKNOWN_MB)
+        needs[task.id] = Resources(1, math.ceil(memory), math.ceil(minutes))
     return needs
 
 

@@ -15,7 +15,7 @@ from pfrnn.data.base import Card, Dataset, Protocol
 from pfrnn.errors import ConfigError
 from pfrnn.plan import Plan, load_plan, make_plan
 from pfrnn.variants import VARIANTS, variant
-from pfrnn.workload import describe, training_sequences, workload
+from pfrnn.workload import Sizes, dataset_sizes, describe, workload
 
 ROOT = Path(__file__).parents[1]
 SETS = "maze10 maze18 maze27 nasdaq aep air pm lpa arem gas uid mr r52".split()
@@ -85,7 +85,7 @@ def test_matched_sizes_replace_the_printed_ones_at_the_fixed_size_only() -> None
 
 
 def test_grid_command_prints_the_papers_counts() -> None:
-    counts = grid_counts(plan_of({}), dict.fromkeys(SETS, 1000))
+    counts = grid_counts(plan_of({}), dict.fromkeys(SETS, Sizes(1000, 100, 100, 50)))
     assert counts["grid_points"] == {"fixed": [36], "best": [216]}
     total = counts["total"]
     assert (total["search_runs"], total["search_blocks"]) == (15912, 1326)
@@ -196,20 +196,21 @@ def test_workload_counts_by_hand(tmp_path: Path) -> None:
             "execution": {"steps_per_second": 5},
         }
     )
-    sequences = training_sequences(plan, tmp_path)
-    assert sequences == {"air": 1000}
-    load = workload(plan, sequences)
+    load = workload(plan, {"air": Sizes(train=1000, validation=80, test=80, steps=48)})
     steps = 10 * (32 + 16) + 10 * 32
-    assert load == (2, 1, 2 * 12 + 6, steps, steps / 5 / 3600)
-    assert "2 blocks, 1 finals, 30 runs, at most 800 steps" in describe(plan)
+    assert load == (2, 1, 2 * 12 + 6, steps, pytest.approx(steps / 5 / 3600))
+    sizes = dataset_sizes(plan, tmp_path)
+    # Not prepared: a window at every row that the publisher states.
+    assert sizes == {"air": Sizes(1000, 250, 250, 10)}
+    assert "2 blocks, 1 finals, 30 runs, at most 800 steps; at 5 steps" in describe(plan)
 
 
 def test_workload_takes_the_prepared_cards_count(tmp_path: Path) -> None:
     plan = plan_of({"study": {"datasets": ["air", "pm"]}})
     card = tmp_path / plan.prepared_id("air") / "card.json"
     card.parent.mkdir()
-    card.write_text('{"sequences": {"train": 77}}')
-    assert training_sequences(plan, tmp_path) == {"air": 77, "pm": 1000}
+    card.write_text('{"sequences": {"train": 77, "validation": 8, "test": 9}, "max_length": 48}')
+    assert dataset_sizes(plan, tmp_path)["air"] == (77, 8, 9, 48)
 
 
 @pytest.mark.parametrize(

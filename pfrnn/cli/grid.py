@@ -1,4 +1,4 @@
-"""``pfrnn grid``: what a tier runs, and how long that takes at the measured rate."""
+"""``pfrnn grid``: what a tier runs, and how long that takes at measured rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pfrnn.config import TIERS
 from pfrnn.plan import Cell, Plan, load_plan
 from pfrnn.variants import variant
-from pfrnn.workload import training_sequences, workload
+from pfrnn.workload import Sizes, dataset_sizes, rate_in_words, workload
 
 _MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
 
@@ -39,9 +39,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "grid",
         help="what a tier runs: jobs, runs, steps, hours",
-        description="Count a tier's blocks, members and training steps, and predict hours from "
-        "execution.steps_per_second. A block or final that several tables need is counted in "
-        "each of their lines and once in the total.",
+        description="Count a tier's blocks, members and training steps, and predict hours for "
+        "one GPU, or from execution.steps_per_second where that is given. A block or final that "
+        "several tables need is counted in each of their lines and once in the total.",
         epilog="Example: pfrnn grid --tier paper --json",
     )
     parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Count and print."""
     plan = load_plan(parsed.params, parsed.tier)
-    counts = grid_counts(plan, training_sequences(plan, parsed.prepared))
+    counts = grid_counts(plan, dataset_sizes(plan, parsed.prepared))
     if parsed.json:
         counts["block_ids"] = [block.id for block in plan.blocks]
         counts["selection_ids"] = list(dict.fromkeys(cell.selection_id for cell in plan.cells))
@@ -70,11 +70,10 @@ def run(parsed: argparse.Namespace) -> None:
             f"{name:34} {line['search_blocks']:7} {line['final_blocks']:7} {line['runs']:7} "
             f"{line['steps']:13,} {line['hours']:9,.1f}"
         )
-    rate = plan.config.execution.steps_per_second
-    print(f"Hours: at most, on one device, at {rate:g} steps a second for all members of a block.")
+    print(f"Hours: at most, {rate_in_words(plan.config)}, one job after another.")
 
 
-def grid_counts(plan: Plan, sequences: dict[str, int]) -> dict[str, Any]:
+def grid_counts(plan: Plan, sizes: dict[str, Sizes]) -> dict[str, Any]:
     """Count a plan as a whole, for each table of the paper and for each data set."""
     points: dict[str, set[int]] = {}
     for cell in plan.cells:
@@ -83,20 +82,20 @@ def grid_counts(plan: Plan, sequences: dict[str, int]) -> dict[str, Any]:
     return {
         "tier": plan.config.tier,
         "grid_points": {rule: sorted(numbers) for rule, numbers in points.items()},
-        "total": _count(plan, sequences, lambda cell: True),
-        "tables": {name: _count(plan, sequences, needs) for name, needs in TABLES.items()},
+        "total": _count(plan, sizes, lambda cell: True),
+        "tables": {name: _count(plan, sizes, needs) for name, needs in TABLES.items()},
         "datasets": {
-            name: _count(plan, sequences, lambda cell, name=name: cell.dataset == name)
+            name: _count(plan, sizes, lambda cell, name=name: cell.dataset == name)
             for name in plan.protocols
         },
     }
 
 
 def _count(
-    plan: Plan, sequences: dict[str, int], needs: Callable[[Cell], bool]
+    plan: Plan, sizes: dict[str, Sizes], needs: Callable[[Cell], bool]
 ) -> dict[str, int | float]:
     part = plan._replace(cells=tuple(cell for cell in plan.cells if needs(cell)))
-    load = workload(part, sequences)
+    load = workload(part, sizes)
     search_runs = sum(len(block.settings) for block in part.blocks)
     return {
         "search_blocks": load.blocks,

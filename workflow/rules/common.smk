@@ -20,7 +20,7 @@ from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
 from pfrnn.runlock import begin_run
-from pfrnn.workload import describe, job_resources, prepared_megabytes, training_sequences
+from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
 
 
 wildcard_constraints:
@@ -238,7 +238,7 @@ TIER = CONFIG.tier
 RESULTS = f"results/{TIER}"
 BLOCKS = [block.id for block in PLAN.blocks]
 BLOCK_FILES = ("run.json", "members.csv", "history.csv", "best.pt")
-RESOURCES = job_resources(PLAN, training_sequences(PLAN), prepared_megabytes(PLAN))
+RESOURCES = job_resources(PLAN, dataset_sizes(PLAN), prepared_megabytes(PLAN))
 CELLS = {cell.selection_id: cell for cell in PLAN.cells}
 PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 

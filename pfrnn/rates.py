@@ -1,0 +1,87 @@
+"""How long a training step takes on a GPU: a model fitted to measurements, for plans only.
+
+Measured on one NVIDIA H200 (``bench/steps.json``, docs/performance.md) for whole steps replayed
+from a CUDA graph at H 64 (PF-LSTM, PF-GRU) and H 80 / 86 (LSTM, GRU), batch 64 and T 100. A time
+step of the fused filter has a floor (programs wait for each other) and above it grows with the
+rows, members x sequences x particles. What is not measured is marked so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pfrnn.variants import Variant
+
+
+class Work(NamedTuple):
+    """Size of one training step.
+
+    Attributes:
+        members: M, trained side by side.
+        sequences: N, the batch size.
+        steps: T.
+        hidden: H.
+        particles: K; 1 for models without particles.
+    """
+
+    members: int
+    sequences: int
+    steps: int
+    hidden: int
+    particles: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Hidden vectors that a time step moves."""
+        return self.members * self.sequences * max(1, self.particles)
+
+
+class Rate(NamedTuple):
+    """Seconds of one time step, forward, backward and update: max(floor, base + rows * row).
+
+    Attributes:
+        floor: however small the step is.
+        base: intercept of the line through populations of 12 and 36.
+        row: its slope, at ``hidden`` units.
+        hidden: H at which it was measured.
+    """
+
+    floor: float
+    base: float
+    row: float
+    hidden: int
+
+    def seconds(self, work: Work) -> float:
+        """Seconds of a whole step of ``work``."""
+        # Not measured at other sizes: products grow with the square of H, memory traffic with H.
+        wider = (work.hidden / self.hidden) ** 2
+        return work.steps * max(self.floor, self.base + work.rows * self.row * wider)
+
+
+# TF32 products. Per time step, from the totals of 100.
+PF_LSTM = Rate(floor=49e-6, base=11.3e-6, row=6.15e-9, hidden=64)
+PF_GRU = Rate(floor=40e-6, base=12.8e-6, row=4.89e-9, hidden=64)
+# The reference step in one graph. Only 36 members were measured (0.24 and 0.31 ms a model and
+# step): that the floor lies near a third of that is an assumption.
+LSTM = Rate(floor=30e-6, base=0.0, row=37.5e-9, hidden=80)
+GRU = Rate(floor=30e-6, base=0.0, row=48.4e-9, hidden=86)
+
+# Share of a step that its forward pass takes: 0.25 of 1.06 ms in the kernels' profile.
+FORWARD = 0.25
+# Wider filters than the kernels take run compiled: 91 times the plain module with 36 models in one
+# graph, where the fused kernels have 186 times. Not measured at those widths.
+WIDEST_FUSED = 128
+COMPILED = 186 / 91
+# Drawing the weights, KL and its gradient. Not measured.
+BAYESIAN = 1.5
+# Interpreter, CUDA, kernels compiled or read from their cache, capture of the graph. Not measured.
+START_SECONDS = 30.0
+
+
+def step_seconds(model: Variant, work: Work) -> float:
+    """Predict the seconds of one training step of a population."""
+    if model.kind == "particle":
+        rate = PF_LSTM if model.cell == "lstm" else PF_GRU
+        return rate.seconds(work) * (COMPILED if work.hidden > WIDEST_FUSED else 1.0)
+    seconds = (LSTM if model.cell == "lstm" else GRU).seconds(work)
+    return seconds * (BAYESIAN if model.kind == "bayesian" else 1.0)

@@ -1,0 +1,44 @@
+"""The model of a step's time follows from the committed measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pfrnn.rates import COMPILED, Work, step_seconds
+from pfrnn.variants import variant
+
+MEASURED = json.loads((Path(__file__).parents[1] / "bench" / "steps.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["pf_lstm", "pf_gru"])
+def test_filters(name: str) -> None:
+    rows = [
+        row
+        for row in MEASURED["steps"]
+        if (row["cell"], row["way"], row["precision"]) == (name, "fused", "tf32")
+    ]
+    assert {row["members"] for row in rows} == {1, 12, 36}
+    for row in rows:
+        work = Work(row["members"], row["batch"], row["steps"], row["hidden"], row["particles"])
+        assert 1000 * step_seconds(variant(name), work) == pytest.approx(row["ms"], rel=0.03)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_plain_networks(cell: str) -> None:
+    row = next(
+        row
+        for row in MEASURED["rnn"]
+        if row["cell"] == cell and row["members"] == 36 and "reference" in row["way"]
+    )
+    work = Work(36, 64, 100, row["hidden"])
+    assert 1000 * step_seconds(variant(cell), work) == pytest.approx(row["ms"], rel=0.03)
+
+
+def test_a_wider_filter_than_the_kernels_take_is_slower_by_more_than_its_width() -> None:
+    narrow, wide = (
+        step_seconds(variant("pf_lstm"), Work(12, 64, 100, hidden, 30)) for hidden in (128, 256)
+    )
+    assert wide / narrow > 4 * COMPILED * 0.9
