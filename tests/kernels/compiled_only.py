@@ -1,8 +1,8 @@
-"""Compile what a training step launches, for a GPU that isn't there; run as a script.
+"""Compile what a training step launches, for a GPU that isn't there.
 
-``python compiled_only.py CELL CAPABILITY`` (``pf_lstm 90``) runs a step of a small population on the
-CPU with every launch replaced by Triton's own warm-up, which compiles with its bundled ptxas and
-launches nothing. Prints one JSON line: kernel -> bytes of shared memory.
+``python -m tests.kernels.compiled_only pf_lstm 90`` (cell, compute capability) runs a step of a
+small population on the CPU with every launch replaced by Triton's own warm-up, which compiles with
+its bundled ptxas and launches nothing. Prints one JSON line: kernel -> bytes of shared memory.
 """
 
 from __future__ import annotations
