@@ -112,6 +112,10 @@ def test_persistence_on_pm(raw: Path) -> None:
     assert whole_persistence(values)["rmse"] == pytest.approx(24.52, abs=0.01)
     last = slice(round(0.8 * len(values)), None)
     assert whole_persistence(values, last)["rmse"] == pytest.approx(22.1, abs=0.1)
+    last = slice(round(0.85 * len(values)), None)
+    assert whole_persistence(values, last)["rmse"] == pytest.approx(20.2, abs=0.05)
+    change = np.diff(values)[last]
+    assert np.sqrt(np.nanmean(change**2)) == pytest.approx(20.1, abs=0.05)
 
 
 def test_persistence_on_air(raw: Path) -> None:

@@ -1,6 +1,8 @@
 """How the paper's numbers are read: metric and factor come from the data set's card."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,22 @@ def test_aep_is_read_in_tens_and_air_as_a_square() -> None:
         printed = [n.printed.value for n in numbers_of(1) if n.dataset == name and n.variant]
         level = persistence * reading.scale
         assert 0.7 * min(printed) < level < 1.5 * max(printed)
+
+
+@pytest.mark.parametrize("name", ["aep", "air", "pm", "nasdaq"])
+def test_the_figures_are_those_of_the_protocol_page(name: str) -> None:
+    """Every decimal number of a verdict's words stands in the set's section, and its range is
+    the printed one."""
+    page = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text(encoding="utf-8")
+    (section,) = (part for part in page.split("\n## ") if part.startswith(f"{name.upper()}: "))
+    why = WORDS[name].why
+    figures = re.findall(r"\d+\.\d+", why)
+    assert figures
+    assert [figure for figure in figures if figure not in section] == []
+    if why.startswith("Printed "):
+        numbers = [*numbers_of(1), *numbers_of(4), *numbers_of(5)]
+        printed = [n.printed.value for n in numbers if n.dataset == name and n.variant]
+        assert [float(figure) for figure in figures[:2]] == [min(printed), max(printed)]
 
 
 def test_a_set_that_the_paper_does_not_have() -> None:
