@@ -36,6 +36,11 @@ class Study(Strict):
     size_rules: tuple[SizeRule, ...] = Field(
         description="fixed: the paper's fixed sizes; best: also the search over sizes."
     )
+    substitutes: tuple[str, ...] = Field(
+        default=(),
+        description="Data sets that stand in where a listed one can't be had "
+        "(execution.on_missing: report).",
+    )
 
 
 class FixedSizes(Strict):

@@ -126,7 +126,11 @@ def make_plan(config: Config) -> Plan:
     Raises:
         ConfigError: an unknown data set or variant, or a protocol that doesn't validate.
     """
-    for section, names in (("datasets", config.datasets), ("overrides", config.overrides)):
+    for section, names in (
+        ("datasets", config.datasets),
+        ("overrides", config.overrides),
+        ("study.substitutes", config.study.substitutes),
+    ):
         _check_names(section, names)
     protocols = {
         name: protocol(name, config.datasets.get(name, {})) for name in config.study.datasets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ def add_parser(commands: Any) -> None:
         help="verify what is on disk, fetch nothing; without names every set that has files there",
     )
     parser.add_argument(
-        "--allow-missing", action="store_true", help="a set that can't be had is no failure"
+        "--allow-missing",
+        action="store_true",
+        help="a set that can't be had is no failure; with --tier, the tier's substitutes "
+        "(study.substitutes) are then fetched too",
     )
     parser.add_argument(
         "--allow-unverified",
@@ -44,21 +48,49 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fetch or check each set; return 1 when one failed."""
-    failures = 0
     names = _names(arguments)
+    missing, failed = _fetch(names, arguments)
+    if arguments.allow_missing:
+        substitutes = _substitutes(arguments, missing)
+        if substitutes:
+            print(f"missing: {', '.join(missing)}; trying {', '.join(substitutes)} instead")
+        failed += _fetch(substitutes, arguments)[1]
+    else:
+        failed += missing
+    # Of a single set the reason stays the last line.
+    if failed and len(names) > 1:
+        print(f"pfrnn fetch: {len(failed)} data sets failed, see above", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _fetch(names: Iterable[str], arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Fetch or check each set; return those that are missing and those that failed."""
+    missing, failed = [], []
     for name in names:
         try:
             print(f"{name}: {_one(name, arguments)}", flush=True)
         except MissingDataError as error:
-            failures += not arguments.allow_missing
+            missing.append(name)
             print(f"{name}: missing: {error}", file=sys.stderr)
         except DataError as error:
-            failures += 1
+            failed.append(name)
             print(f"{name}: failed: {error}", file=sys.stderr)
-    # Of a single set the reason stays the last line.
-    if failures and len(names) > 1:
-        print(f"pfrnn fetch: {failures} data sets failed, see above", file=sys.stderr)
-    return 1 if failures else 0
+    return missing, failed
+
+
+def _substitutes(arguments: argparse.Namespace, missing: list[str]) -> list[str]:
+    """The tier's substitutes for its missing sets; none when checking what is on disk."""
+    from pfrnn.config import load_config
+    from pfrnn.data.registry import dataset
+    from pfrnn.data.substitutes import substitutes_for
+
+    if not arguments.tier or arguments.check:
+        return []
+    study = load_config(arguments.params, arguments.tier).study
+    found = [name for name in substitutes_for(study, missing) if name not in arguments.names]
+    for name in found:
+        dataset(name)
+    return found
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:

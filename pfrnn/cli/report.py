@@ -35,6 +35,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SET=REASON",
         help="a data set that could not be had, and why; may be given several times",
     )
+    parser.add_argument(
+        "--stand-in",
+        action="append",
+        default=[],
+        metavar="SET",
+        help="a substitute that ran because of the missing sets; may be given several times",
+    )
     parser.set_defaults(run=run)
 
 
@@ -44,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pfrnn.reporting.report import write_report
 
     study = study_of(arguments.params, arguments.tier, missing_sets(arguments.missing))
+    study = study._replace(stand_ins=tuple(arguments.stand_in))
     results = arguments.results or Path("results") / study.tier
     page = write_report(results, arguments.prepared, study, arguments.out or results / "report")
     if arguments.readme:
@@ -71,15 +79,11 @@ def missing_sets(options: list[str]) -> dict[str, str]:
 
 def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: ignore[no-untyped-def]
     """Return what a tier set out to run, with its missing sets."""
-    import yaml
-
     from pfrnn.config import load_config
     from pfrnn.data.registry import dataset, dataset_names
     from pfrnn.reporting.evidence import Study
 
-    base, _, overlay = params.partition(",")
-    overrides = yaml.safe_load(Path(overlay).read_text(encoding="utf-8")) if overlay else None
-    config = load_config(base, tier, overrides)
+    config = load_config(params, tier)
     known = dataset_names()
     return Study(
         tier=config.tier,

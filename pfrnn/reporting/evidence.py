@@ -60,6 +60,7 @@ class Study(NamedTuple):
         confidence: of every interval.
         missing: data set -> why it could not be had.
         missing_files: data set -> the publisher's file names that would cure it.
+        stand_ins: substitutes among ``datasets``, which ran because of the missing ones.
     """
 
     tier: str
@@ -69,6 +70,7 @@ class Study(NamedTuple):
     confidence: float
     missing: dict[str, str]
     missing_files: dict[str, list[str]]
+    stand_ins: tuple[str, ...] = ()
 
 
 class Evidence(NamedTuple):
@@ -138,6 +140,7 @@ def read_evidence(folder: Path) -> Evidence:
         )
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
+    study["stand_ins"] = tuple(study.get("stand_ins", ()))
     return Evidence(
         Study(**study),
         frame,

@@ -10,6 +10,7 @@ from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import rebuild_command, significant_count
 from pfrnn.reporting.numbers import DASH, decimals_for, number, scored, seconds_text, significant
 from pfrnn.reporting.paper.numbers import numbers_of
+from pfrnn.reporting.summary import stand_in_sentence
 from pfrnn.reporting.units import Reading, reading_of
 from pfrnn.reporting.views import Part, PlainRow, PlainTable
 
@@ -80,10 +81,12 @@ def missing_part(lookup: Lookup) -> Part:
         ("data set", "why it is missing", "files", "folder"),
         tuple(rows),
     )
+    said = (stand_in_sentence(study),) if study.stand_ins else ()
     return Part(
         "missing",
         "Missing data sets",
         (
+            *said,
             "Two ways to add a set, then run the same command again; only what is new is computed:",
             "1. Put the publisher's files, under the publisher's names, into the folder in the "
             "table.",

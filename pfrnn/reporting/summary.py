@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pfrnn.reporting.cells import Cell, Lookup
+from pfrnn.reporting.evidence import Study
 from pfrnn.reporting.matrices import KINDS, tier_note
 from pfrnn.reporting.numbers import SYMBOLS
 from pfrnn.reporting.verdicts import (
@@ -87,10 +88,19 @@ def sentences(cells: Sequence[Cell], lookup: Lookup) -> list[str]:
     if study.missing:
         names = "; ".join(f"{name} ({why})" for name, why in sorted(study.missing.items()))
         said.append(f"Missing: {names}. The section on missing data sets says how to add them.")
+    if study.stand_ins:
+        said.append(stand_in_sentence(study))
     excerpts = sorted({c.number.dataset for c in cells if c.ours and c.state.startswith("excerpt")})
     if excerpts:
         said.append(f"Excerpts of their data sets: {', '.join(excerpts)}.")
     return said
+
+
+def stand_in_sentence(study: Study) -> str:
+    """Say which sets stand in, and for which missing ones."""
+    names, absent = sorted(study.stand_ins), sorted(study.missing)
+    verb, copula = ("stands", "stand")[len(names) > 1], ("is", "are")[len(absent) > 1]
+    return f"{', '.join(names)} {verb} in because {', '.join(absent)} {copula} missing."
 
 
 def joined(values: Iterable[object], none: str) -> str:

@@ -11,9 +11,9 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 import pfrnn
-from pfrnn.config import load_config
-from pfrnn.data.availability import availability
+from pfrnn.config import load_config, merge
 from pfrnn.data.registry import dataset
+from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
@@ -72,14 +72,17 @@ def asked(key):
 def parameters():
     """Return the option value that makes each command read what this file read.
 
-    Overrides go into a file named by its content, so that a job started later, elsewhere, or by
-    another Snakemake finds what it was planned with.
+    Overrides, and data sets that stand in, go into a file named by its content, so that a job
+    started later, elsewhere, or by another Snakemake finds what it was planned with.
     """
-    if not overrides():
+    values = overrides()
+    if STAND_INS:
+        values = merge(values, {"study": {"datasets": list(CONFIG.study.datasets)}})
+    if not values:
         return "params.yaml"
-    path = f"results/overrides/{digest_of(overrides())}.yaml"
+    path = f"results/overrides/{digest_of(values)}.yaml"
     if not Path(path).exists():
-        write_json(path, overrides())
+        write_json(path, values)
     return f"params.yaml,{path}"
 
 
@@ -88,32 +91,24 @@ def strict():
     return asked("strict") or CONFIG.execution.on_missing == "error"
 
 
-def unavailable():
-    """Return {data set: reason} for those that can't be had here.
+def chosen():
+    """Which data sets are missing here, and which ones stand in for them.
 
-    Only the main process asks: a job that Snakemake starts elsewhere must see the same graph,
-    and its inputs exist already. A set that is prepared needs its raw files no longer.
+    Only the main process asks: a job that Snakemake starts elsewhere must see the same graph (or
+    more), and its inputs exist already.
     """
     if not workflow.is_main_process:
-        return {}
-    reasons = {}
-    for name in CONFIG.study.datasets:
-        if Path("data/prepared", WHOLE_PLAN.prepared_id(name), "arrays.npz").exists():
-            continue
-        state = availability(name, "data/raw")
-        if not state.available:
-            reasons[name] = state.reason
-        elif state.where == "address" and asked("fetched"):
-            # The host answers, but `pfrnn fetch` has just failed there.
-            reasons[name] = f"fetching it {state.reason} failed; see `pfrnn fetch {name}`"
-    return reasons
+        return Choice({}, () if strict() else CONFIG.study.substitutes)
+    prepared = {name: Path("data/prepared", WHOLE_PLAN.prepared_id(name)) for name in SETS}
+    choice = choose(CONFIG.study, prepared, "data/raw", asked("fetched"))
+    return choice._replace(stand_ins=()) if strict() else choice
 
 
 def available_plan():
     """The plan of the data sets that can be had."""
-    kept = {name: values for name, values in WHOLE_PLAN.protocols.items() if name not in MISSING}
+    kept = {name: SETS[name] for name in CONFIG.study.datasets if name not in MISSING}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
-    return WHOLE_PLAN._replace(protocols=kept, cells=cells)
+    return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
 
 
 def announce():
@@ -121,6 +116,8 @@ def announce():
     logger.info(describe(PLAN))
     for name, reason in MISSING.items():
         logger.warning(f"data set {name} is left out: {reason}")
+    if STAND_INS:
+        logger.warning(f"standing in for them: {', '.join(STAND_INS)}")
 
 
 def hold_dvc():
@@ -228,8 +225,11 @@ BEGUN = []
 HOME = Path() if Path("params.yaml").is_file() else Path(pfrnn.__file__).parents[1]
 try:
     CONFIG = load_config(HOME / "params.yaml", config.get("tier"), overrides())
-    WHOLE_PLAN = make_plan(CONFIG)
-    MISSING = unavailable()
+    # Substitutes included: what may run.
+    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    SETS = WHOLE_PLAN.protocols
+    MISSING, STAND_INS = chosen()
+    CONFIG = with_sets(CONFIG, STAND_INS)
     PLAN = available_plan()
 except PfrnnError as error:
     raise WorkflowError(str(error)) from None
@@ -250,6 +250,7 @@ TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
     f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()
 )
+STAND_IN_OPTIONS = " ".join(f"--stand-in {name}" for name in STAND_INS)
 
 if workflow.is_main_process:
     announce()

@@ -26,8 +26,9 @@ rule report:
         ),
         settings=settings_digest(),
         missing=MISSING,
+        stand_ins=STAND_INS,
     log:
         f"{RESULTS}/logs/report.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn report --tier {TIER} {CONFIG_OPTIONS} --results {RESULTS}"
-        " --out {RESULTS}/report {MISSING_OPTIONS}"
+        " --out {RESULTS}/report {MISSING_OPTIONS} {STAND_IN_OPTIONS}"
