@@ -61,7 +61,7 @@ def _print(entries: list[Entry]) -> None:
         print(line)
     kept = [found.name for found in entries if not found.redistributable]
     if kept:
-        print(f"\nLicence does not allow passing the data on, or none is stated: {', '.join(kept)}")
+        print(f"\nNot to be passed on (see each licence): {', '.join(kept)}")
     for found in entries:
         if found.state not in ("whole", "simulated"):
             print(f"\n{found.name}: {found.state}: {found.reason}")

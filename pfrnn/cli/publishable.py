@@ -11,9 +11,6 @@ from typing import Any
 from pfrnn.errors import ConfigError, PfrnnError
 from pfrnn.files import write_text
 
-# Redistributable by the licence at the publisher, but the file's own text asks for research use:
-# that is for its readers to judge, so it isn't passed on either.
-ALSO = ("air",)
 _HEADER = "# Not for a public remote (`pfrnn publishable`): each clone fetches these sets itself."
 
 
@@ -52,9 +49,7 @@ def restricted_sets() -> list[str]:
     """Names of the data sets that may not lie in a public place."""
     from pfrnn.data.registry import dataset, dataset_names
 
-    return [
-        name for name in dataset_names() if name in ALSO or not dataset(name).card.redistributable
-    ]
+    return [name for name in dataset_names() if not dataset(name).card.redistributable]
 
 
 def ignore(path: Path, names: list[str]) -> None:

@@ -77,7 +77,9 @@ class Card(NamedTuple):
         origin: who made it, where it is published.
         citation: the paper to cite.
         licence: as known.
-        redistributable: whether the licence allows passing the data on.
+        redistributable: whether the data may be passed on: False where the licence forbids it,
+            where none is stated, and where the publisher's own words leave a doubt. `pfrnn
+            datasets`, `pfrnn publishable` and the report go by it.
         files: raw files; empty for a simulated set.
         addresses: where to get them, in order; a mirror comes first.
         rows: rows of the whole set, for the excerpt's share; None when simulated.

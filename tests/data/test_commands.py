@@ -71,7 +71,7 @@ def test_fetch_prepare_list(world: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["datasets", *PARAMS]) == 0
     shown = capsys.readouterr().out
     assert "benzene" in shown
-    assert "none is stated: mr, nasdaq, r52" in shown
+    assert "Not to be passed on (see each licence): air, mr, nasdaq, r52" in shown
 
 
 def test_missing_set(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +112,29 @@ def test_wrong_usage(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fetch", "aire"]) == 2
     assert "did you mean 'air'?" in capsys.readouterr().err
     assert main(["prepare", "aire", "--out", "x", *PARAMS]) == 2
+
+
+def test_one_list_of_what_may_not_be_passed_on(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cards'; `datasets`, `publishable` and docs/versioning.md name the same sets."""
+    from pfrnn.cli.publishable import restricted_sets
+
+    listed = [name for name, found in listing(capsys).items() if not found["redistributable"]]
+    assert restricted_sets() == listed == ["air", "mr", "nasdaq", "r52"]
+    page = (ROOT / "docs" / "versioning.md").read_text(encoding="utf-8")
+    assert f"pfrnn fetch {' '.join(listed)}" in page
+    part = page.partition("**What may be public.**")[2].partition("```")[0]
+    assert all(name.upper() in part for name in listed)
+
+
+def test_publishable_needs_an_address(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (world / ".dvc").mkdir()
+    (world / "dvc.yaml").write_text("stages: {}\n")
+    for url in ("", "  "):
+        assert main(["publishable", url]) == 2
+        assert "URL: expected a folder or address" in capsys.readouterr().err
+    assert not (world / ".dvcignore").exists()
 
 
 @pytest.mark.parametrize("command", ["fetch", "prepare", "datasets"])

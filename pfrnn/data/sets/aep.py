@@ -36,7 +36,7 @@ CARD = Card(
     origin="UCI Machine Learning Repository 374, Appliances energy prediction; L. Candanedo",
     citation="Candanedo et al. (2017), Data driven prediction models of energy use of appliances "
     "in a low-energy house, Energy and Buildings 140",
-    licence="CC BY 4.0 (UCI's default)",
+    licence="CC BY 4.0 (UCI's default; not re-checked)",
     redistributable=True,
     files=(
         RawFile(FILE, ("2820bf712ad0275cb18b85a05250926100d8e65ebb9f4d2d016ca91ea152a25d",)),

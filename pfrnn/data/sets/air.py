@@ -30,8 +30,9 @@ CARD = Card(
     origin="UCI Machine Learning Repository 360, Air Quality; S. De Vito, ENEA",
     citation="De Vito et al. (2008), On field calibration of an electronic nose for benzene "
     "estimation in an urban pollution monitoring scenario, Sensors and Actuators B 129",
-    licence="CC BY 4.0 at UCI; its text also asks for research use",
-    redistributable=True,
+    # Which of the two holds is for its readers to judge: nothing is passed on from here.
+    licence="CC BY 4.0 at UCI (not re-checked); its text also asks for research use",
+    redistributable=False,
     files=(RawFile(FILE, ("13277ae5d8581e80b7be09d47c7d3d06fe9b8e957078f2cf6e859f955e62f996",)),),
     addresses=(
         Address("https://archive.ics.uci.edu/static/public/360/air+quality.zip", {FILE: FILE}),

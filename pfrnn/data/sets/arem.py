@@ -41,7 +41,7 @@ CARD = Card(
     origin="UCI Machine Learning Repository 366, AReM; F. Palumbo, D. Bacciu, C. Gallicchio",
     citation="Palumbo et al. (2016), Human activity recognition using multisensor data fusion "
     "based on Reservoir Computing, Journal of Ambient Intelligence and Smart Environments 8",
-    licence="CC BY 4.0 (UCI's default)",
+    licence="CC BY 4.0 (UCI's default; not re-checked)",
     redistributable=True,
     files=tuple(RawFile(name, digests) for name, digests in SHA256.items()),
     addresses=(

@@ -30,7 +30,7 @@ CARD = Card(
     origin="UCI Machine Learning Repository 381, Beijing PM2.5; Song Xi Chen, Peking University",
     citation="Liang et al. (2015), Assessing Beijing's PM2.5 pollution: severity, weather impact, "
     "APEC and winter heating, Proceedings of the Royal Society A 471",
-    licence="CC BY 4.0 (UCI's default)",
+    licence="CC BY 4.0 (UCI's default; not re-checked)",
     redistributable=True,
     files=(RawFile(FILE, ("4127f868775e31b3956522adc0ec75af8937dde6a3896e8beed3a376c6d27f1c",)),),
     addresses=(
