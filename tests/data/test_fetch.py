@@ -24,7 +24,7 @@ def test_mirror_folder(mirror: Path, tmp_path: Path) -> None:
     state = fetch(toy(), tmp_path / "raw", policy=FAST)
     assert state.state == "whole"
     assert (tmp_path / "raw/toy/toy.csv").read_bytes() == BODY
-    record = read_json(tmp_path / "raw/toy/fetch.json")
+    record = read_json(tmp_path / "raw/toy/.fetch.json")
     assert record["origin"] == {"toy.csv": "mirror"}
     assert record["sha256"] == {"toy.csv": sha(BODY)}
     assert str(mirror) not in (tmp_path / "raw/toy/fetch.json").read_text()
@@ -67,7 +67,7 @@ def test_set_missing_in_the_mirror_comes_from_its_address(
 ) -> None:
     site.answers["/toy.csv"] = content(BODY)
     fetch(toy(Address(site.url + "/toy.csv")), tmp_path / "raw", policy=FAST)
-    record = read_json(tmp_path / "raw/toy/fetch.json")
+    record = read_json(tmp_path / "raw/toy/.fetch.json")
     assert record["origin"] == {"toy.csv": site.url + "/toy.csv"}
 
 

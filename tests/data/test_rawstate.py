@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pfrnn.data.remote import fetch
 from pfrnn.errors import DataError, MissingDataError
 from pfrnn.files import read_json
 from tests.data.loopback import Site, content
-from tests.data.toy import BODY, FAST, OTHER, read, sha, toy, visible
+from tests.data.toy import BODY, FAST, OTHER, read, sha, toy, visible, zipped
 
 pytestmark = pytest.mark.usefixtures("no_mirror")
 
@@ -49,6 +50,93 @@ def test_html_page_under_the_files_name(site: Site, tmp_path: Path) -> None:
     dataset = toy(Address(site.url + "/toy.csv"), tables=("0" * 64,))
     with pytest.raises(DataError, match=r"toy.csv: line 1: expected data, got an HTML page"):
         fetch(dataset, tmp_path / "raw", policy=FAST)
+
+
+HTML = b"\n<!DOCTYPE html><html><body>please log in</body></html>"
+
+
+def test_nobody_can_vouch_for_a_web_page(mirror: Path, tmp_path: Path) -> None:
+    """Neither by name, nor as an excerpt, nor for a set without a parser, nor later on."""
+    (mirror / "toy.csv").write_bytes(HTML)
+    bare = toy()._replace(read=None)
+    for dataset in (toy(), bare):
+        with pytest.raises(DataError, match=r"toy\.csv: line 1: expected data, got an HTML page"):
+            fetch(dataset, tmp_path / "raw", allow_unverified=True, policy=FAST)
+    (mirror / "PARTIAL.md").write_text("Excerpt.\n")
+    with pytest.raises(DataError, match="got an HTML page"):
+        fetch(toy(), tmp_path / "raw", policy=FAST)
+    assert visible(tmp_path / "raw") == []
+    (mirror / "PARTIAL.md").unlink()
+    (mirror / "toy.csv").write_bytes(OTHER)
+    fetch(toy(), tmp_path / "raw", allow_unverified=True, policy=FAST)
+    (tmp_path / "raw/toy/toy.csv").write_bytes(HTML)
+    with pytest.raises(DataError, match="got an HTML page"):
+        fetch(toy(), tmp_path / "raw", allow_unverified=True, policy=FAST)
+
+
+def test_nobody_can_vouch_for_what_cant_be_read(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "toy.csv").write_bytes(OTHER.replace(b"7,49", b"7,x"))
+    with pytest.raises(DataError) as caught:
+        fetch(toy(), tmp_path / "raw", allow_unverified=True, policy=FAST)
+    assert "toy: can't be used, not even unverified: reading it says: " in str(caught.value)
+    assert f"{mirror / 'toy.csv'}: line 9, column 'b': expected a number" in str(caught.value)
+
+
+def test_messages_name_the_place_of_a_damaged_file(
+    mirror: Path, site: Site, tmp_path: Path
+) -> None:
+    """Not the folder that the file lay in for a moment."""
+    damaged = OTHER.replace(b"7,49", b"7,x")
+    (mirror / "toy.csv").write_bytes(damaged)
+    site.answers["/all.zip"] = content(zipped(**{"data/toy.csv": damaged}))
+    dataset = toy(Address(site.url + "/all.zip", {"toy.csv": "data/toy.csv"}))
+    with pytest.raises(DataError) as caught:
+        fetch(dataset, tmp_path / "raw", policy=FAST)
+    for place in (mirror / "toy.csv", f"{site.url}/all.zip!data/toy.csv"):
+        assert f"{place}: not the publisher's file" in str(caught.value)
+        assert f"{place}: line 9" in str(caught.value)
+    assert "staging" not in str(caught.value)
+    (mirror / "toy.csv").unlink()
+    (mirror / "toy.zip").write_bytes(b"PK, but not more")
+    with pytest.raises(DataError, match=re.escape(f"{mirror / 'toy.zip'}: expected a zip")):
+        fetch(toy(), tmp_path / "raw", policy=FAST)
+
+
+def test_a_failure_leaves_no_folder(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "toy.csv").write_bytes(OTHER)
+    with pytest.raises(DataError):
+        fetch(toy(), tmp_path / "raw", policy=FAST)
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == [".toy.lock"]
+
+
+def test_the_record_says_what_the_files_are_not_where_from(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs depend on fetch.json by content: the same file had elsewhere must replan nothing."""
+    body = zipped(**{"toy.csv": BODY})
+    site.answers |= {"/toy.csv": content(BODY), "/all.zip": content(body)}
+    (tmp_path / "mirror/toy").mkdir(parents=True)
+    (tmp_path / "mirror/toy/toy.csv").write_bytes(BODY)
+    known = (sha(body),)
+    records, origins = set(), set()
+    for place, address in {
+        "file": Address(site.url + "/toy.csv"),
+        "archive": Address(site.url + "/all.zip", {"toy.csv": "toy.csv"}),
+        "known archive": Address(site.url + "/all.zip", {"toy.csv": "toy.csv"}, known),
+        "mirror": None,
+        "by hand": None,
+    }.items():
+        raw = tmp_path / "raw" / place
+        if place == "mirror":
+            monkeypatch.setenv("PFRNN_DATA_MIRROR", str(tmp_path / "mirror"))
+        if place == "by hand":
+            (raw / "toy").mkdir(parents=True)
+            (raw / "toy/toy.csv").write_bytes(BODY)
+        fetch(toy(*[address] if address else []), raw, policy=FAST)
+        records.add((raw / "toy/fetch.json").read_bytes())
+        origins.add(read_json(raw / "toy/.fetch.json")["origin"]["toy.csv"])
+    assert len(records) == 1
+    assert len(origins) == 4
 
 
 def test_table_digest_decides_where_only_bytes_differ(mirror: Path, tmp_path: Path) -> None:
@@ -104,7 +192,7 @@ def test_users_own_file_is_not_overwritten(mirror: Path, tmp_path: Path) -> None
     assert (folder / "toy.csv").read_bytes() == OTHER
     (folder / "toy.csv").write_bytes(BODY)
     assert fetch(toy(), tmp_path / "raw", policy=FAST).state == "whole"
-    assert read_json(folder / "fetch.json")["origin"] == {"toy.csv": "put there by the user"}
+    assert read_json(folder / ".fetch.json")["origin"] == {"toy.csv": "put there by the user"}
 
 
 def test_missing_says_why_and_the_two_cures(site: Site, tmp_path: Path) -> None:
@@ -135,6 +223,16 @@ def test_a_removed_record_is_remembered(site: Site, mirror: Path, tmp_path: Path
 def test_damaged_record_is_named(mirror: Path, tmp_path: Path) -> None:
     (mirror / "toy.csv").write_bytes(BODY)
     fetch(toy(), tmp_path / "raw", policy=FAST)
-    (tmp_path / "raw/toy/fetch.json").write_text("{")
-    with pytest.raises(DataError, match=r"fetch.json: not JSON .*delete it"):
+    (tmp_path / "raw/toy/.fetch.json").write_text("{")
+    with pytest.raises(DataError, match=r"\.fetch.json: not JSON .*delete it"):
         inspect_raw(toy(), tmp_path / "raw/toy")
+
+
+def test_damaged_job_record_is_written_anew(mirror: Path, tmp_path: Path) -> None:
+    (mirror / "toy.csv").write_bytes(BODY)
+    fetch(toy(), tmp_path / "raw", policy=FAST)
+    record = tmp_path / "raw/toy/fetch.json"
+    written = record.read_bytes()
+    record.write_text("{")
+    fetch(toy(), tmp_path / "raw", policy=FAST)
+    assert record.read_bytes() == written
