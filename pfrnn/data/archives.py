@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from pfrnn.data.rawbytes import HEAD, is_web_page
 from pfrnn.errors import DataError
 from pfrnn.files import atomic_path
 
@@ -95,7 +96,7 @@ def _choose(names: list[str], member: str, where: str) -> str:
 
 def _looks_like(file: IO[bytes]) -> str:
     file.seek(0)
-    head = file.read(512).lstrip().lower()
-    if head.startswith((b"<!doctype html", b"<html")):
+    head = file.read(HEAD)
+    if is_web_page(head):
         return "an HTML page"
-    return "an empty file" if not head else "something else"
+    return "something else" if head.strip() else "an empty file"

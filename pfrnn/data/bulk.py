@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pfrnn.data.rawbytes import read_bytes
 from pfrnn.errors import DataError
 
 LINE_END = b"\n"
@@ -44,17 +45,7 @@ def read_raw(path: Path) -> bytes:
     Raises:
         DataError: missing, empty, an HTML page, not ASCII, or cut (no line end at its end).
     """
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; run `pfrnn fetch` for its data set") from error
-    if not raw.strip():
-        raise DataError(f"{path}: the file is empty; delete it and fetch it again")
-    if raw[:512].lstrip().lower().startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        raise DataError(
-            f"{path}: line 1: expected data, got an HTML page (a server's error page?); delete it "
-            "and fetch it again"
-        )
+    raw = read_bytes(path)
     if not raw.isascii() or b"\x00" in raw[:4096]:
         line, column = _first_odd_byte(raw)
         raise DataError(

@@ -7,12 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from pfrnn.data.base import SPLITS, Arrays, Split
+from pfrnn.data.base import SPLITS, Arrays, Protocol, Split
 from pfrnn.data.controls import linear_autoregression, persistence
 from pfrnn.data.scaling import Floats, carry_forward, fit_scaler
 from pfrnn.data.splits import by_time
 from pfrnn.data.windows import forecast_split
+
+# Past values of the linear autoregression.
+LAGS = 24
+
+
+class ForecastProtocol(Protocol):
+    """How a series becomes sequences; docs/protocols.md names the source of each choice."""
+
+    window: int = Field(default=48, ge=2, description="Steps (rows) of a sequence.")
+    stride: int = Field(default=12, ge=1, description="Steps between training sequences' starts.")
+    validation: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, by time.")
+    test: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, the last ones.")
+    calendar: bool = Field(default=True, description="Time of day and week among the inputs.")
 
 
 class Series(NamedTuple):
@@ -147,6 +161,25 @@ def forecast_arrays(
         for name in SPLITS
     }
     return _arrays(scaled, splits, train, scaled.observed, season, lags)
+
+
+def split_by_time(series: Series, protocol: ForecastProtocol, per_day: int) -> Arrays:
+    """Do ``forecast_arrays`` by a protocol; a season is a day, the autoregression has 24 lags.
+
+    Args:
+        series: the time series.
+        protocol: window, stride and shares.
+        per_day: steps a day.
+    """
+    return forecast_arrays(
+        series,
+        window=protocol.window,
+        stride=protocol.stride,
+        validation=protocol.validation,
+        test=protocol.test,
+        season=per_day,
+        lags=LAGS,
+    )
 
 
 def assigned_arrays(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pfrnn.data.base import Card, Dataset, State
 from pfrnn.data.digests import arrays_digest, file_digests, is_accepted
+from pfrnn.data.rawbytes import HEAD, is_web_page, web_page
 from pfrnn.errors import DataError, MissingDataError
 from pfrnn.files import read_json
 
@@ -75,7 +76,7 @@ def inspect_raw(
     if not unknown:
         return RawState("whole", "", sha256)
     for name in unknown:
-        _refuse_web_page(folder / name, places)
+        _refuse_web_page(folder / name, folder, places)
     partial = folder / PARTIAL
     known = {file.name: file.excerpts for file in card.files}
     is_excerpt = all(not known[name] or sha256[name] in known[name] for name in unknown)
@@ -153,16 +154,12 @@ def _compare_content(dataset: Dataset, folder: Path) -> tuple[bool, str]:
     return True, f"it reads well, but {known} (table digest {digest})"
 
 
-def _refuse_web_page(path: Path, places: Mapping[str, str] | None) -> None:
+def _refuse_web_page(path: Path, folder: Path, places: Mapping[str, str] | None) -> None:
     """Refuse a server's error or log-in page under a raw file's name, whoever vouches for it."""
     with path.open("rb") as file:
-        head = file.read(512).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if head.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        refusal = (
-            f"{path}: line 1: expected data, got an HTML page (a server's error page?); delete it "
-            "and fetch it again"
-        )
-        raise DataError(_named(refusal, path.parent, places))
+        head = file.read(HEAD)
+    if is_web_page(head):
+        raise DataError(_named(str(web_page(path)), folder, places))
 
 
 def _named(message: str, folder: Path, places: Mapping[str, str] | None) -> str:

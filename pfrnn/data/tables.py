@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pfrnn.data.rawbytes import BYTE_ORDER_MARK, read_bytes
 from pfrnn.errors import DataError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "spaces"}
@@ -41,18 +42,7 @@ def read_lines(path: Path, encoding: str = "ascii") -> list[str]:
     Raises:
         DataError: missing, empty, an HTML page, or not text in the encoding.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; run `pfrnn fetch`") from error
-    if not content.strip():
-        raise DataError(f"{path}: the file is empty; delete it and fetch it again")
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    if content[:512].lstrip().lower().startswith((b"<!doctype html", b"<html", b"<head")):
-        raise DataError(
-            f"{path}: line 1: expected data, got an HTML page (an error page saved under the "
-            "file's name, perhaps); delete it and fetch it again"
-        )
+    content = read_bytes(path).removeprefix(BYTE_ORDER_MARK)
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pfrnn.data.audit import sequence_keys
 from pfrnn.data.base import SPLITS, Arrays, Protocol, Split
+from pfrnn.data.rawbytes import BYTE_ORDER_MARK, read_bytes
 from pfrnn.data.splits import take
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
@@ -45,19 +46,8 @@ def read_lines(path: Path) -> list[bytes]:
     Raises:
         DataError: the file is missing, empty, an HTML page, or not in a one-byte encoding.
     """
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; run `pfrnn fetch` for its data set") from error
-    if not raw.strip():
-        raise DataError(f"{path}: the file is empty; delete it and fetch it again")
-    head = raw[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if head.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        raise DataError(
-            f"{path}: line 1: expected data, got an HTML page (a server's error page?); delete it "
-            "and fetch it again"
-        )
-    if b"\x00" in raw or raw.startswith(b"\xef\xbb\xbf"):
+    raw = read_bytes(path)
+    if b"\x00" in raw or raw.startswith(BYTE_ORDER_MARK):
         raise DataError(
             f"{path}: UTF-16, UTF-8 with a byte-order mark, or binary; expected the publisher's "
             "one-byte text; delete it and fetch it again"

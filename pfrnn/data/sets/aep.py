@@ -10,8 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.data.forecast import Series, assigned_arrays, calendar, forecast_arrays
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
+from pfrnn.data.forecast import (
+    LAGS,
+    ForecastProtocol,
+    Series,
+    assigned_arrays,
+    calendar,
+    split_by_time,
+)
 from pfrnn.data.tables import check_steps, read_lines, read_table, times_of, to_numbers
 from pfrnn.errors import DataError
 from pfrnn.seeding import derive_seed
@@ -63,17 +70,13 @@ CARD = Card(
 )
 
 
-class AepProtocol(Protocol):
-    """How AEP becomes sequences; docs/protocols.md names the source of each choice."""
+class AepProtocol(ForecastProtocol):
+    """As AIR's, in steps of 10 minutes; and the author's split."""
 
     split: Literal["time", "author"] = Field(
-        default="time", description="author: the author's random rows, which leaks."
+        default="time",
+        description="author: the author's random test rows, which leaks; `test` has no say then.",
     )
-    window: int = Field(default=48, ge=2, description="Steps (10 minutes) of a sequence.")
-    stride: int = Field(default=12, ge=1, description="Steps between training sequences' starts.")
-    validation: float = Field(default=0.2, gt=0, lt=1, description="Share of rows.")
-    test: float = Field(default=0.2, gt=0, lt=1, description="Share of rows if split: time.")
-    calendar: bool = Field(default=True, description="Time of day and week among the inputs.")
 
     @property
     def leaky(self) -> bool:
@@ -118,18 +121,10 @@ def prepare(folder: Path, protocol: AepProtocol, seed: int) -> Arrays:
         generator = np.random.default_rng(derive_seed(seed, "aep", "validation"))
         validation = ~test & (generator.random(len(test)) < protocol.validation)
         arrays = assigned_arrays(
-            series, validation, test, window=protocol.window, season=PER_DAY, lags=24
+            series, validation, test, window=protocol.window, season=PER_DAY, lags=LAGS
         )
     else:
-        arrays = forecast_arrays(
-            series,
-            window=protocol.window,
-            stride=protocol.stride,
-            validation=protocol.validation,
-            test=protocol.test,
-            season=PER_DAY,
-            lags=24,
-        )
+        arrays = split_by_time(series, protocol, PER_DAY)
     return arrays._replace(notes=("rv1 and rv2 (random numbers) dropped.", *arrays.notes))
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.data.forecast import Series, calendar, forecast_arrays
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
+from pfrnn.data.forecast import ForecastProtocol, Series, calendar, split_by_time
 from pfrnn.data.tables import TextTable, check_steps, read_table, times_of, to_numbers
 
 FILE = "AirQualityUCI.csv"
@@ -45,16 +44,6 @@ CARD = Card(
 )
 
 
-class AirProtocol(Protocol):
-    """How AIR becomes sequences; docs/protocols.md names the source of each choice."""
-
-    window: int = Field(default=48, ge=2, description="Steps (hours) of a sequence.")
-    stride: int = Field(default=12, ge=1, description="Hours between training sequences' starts.")
-    validation: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, by time.")
-    test: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, the last ones.")
-    calendar: bool = Field(default=True, description="Hour and weekday among the inputs.")
-
-
 def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
     """Parse the publisher's csv: ``;`` between cells, decimal commas, -200 for missing (NaN)."""
     table = read_table(folder / FILE, HEADER, ";")
@@ -73,7 +62,7 @@ def _hours(table: TextTable) -> npt.NDArray[np.int64]:
     return hours
 
 
-def prepare(folder: Path, protocol: AirProtocol, seed: int) -> Arrays:
+def prepare(folder: Path, protocol: ForecastProtocol, seed: int) -> Arrays:
     """Cut one-hour-ahead sequences of benzene.
 
     C6H6 is nearly a function of the same hour's sensors, so the inputs of step t end at hour t
@@ -84,16 +73,8 @@ def prepare(folder: Path, protocol: AirProtocol, seed: int) -> Arrays:
     values = np.stack([columns[name] for name in names], axis=1)
     known = calendar(columns["hour"], 24) if protocol.calendar else {}
     series = Series(names, values, names.index(TARGET), known)
-    arrays = forecast_arrays(
-        series,
-        window=protocol.window,
-        stride=protocol.stride,
-        validation=protocol.validation,
-        test=protocol.test,
-        season=24,
-        lags=24,
-    )
+    arrays = split_by_time(series, protocol, per_day=24)
     return arrays._replace(notes=("NMHC(GT) dropped: missing in 90 % of rows.", *arrays.notes))
 
 
-DATASET = Dataset(CARD, AirProtocol, prepare, read)
+DATASET = Dataset(CARD, ForecastProtocol, prepare, read)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.data.forecast import Series, calendar, forecast_arrays
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
+from pfrnn.data.forecast import ForecastProtocol, Series, calendar, split_by_time
 from pfrnn.data.tables import TextTable, check_steps, read_table, to_numbers
 from pfrnn.errors import DataError
 
@@ -46,14 +46,10 @@ CARD = Card(
 )
 
 
-class PmProtocol(Protocol):
-    """How PM becomes sequences; docs/protocols.md names the source of each choice."""
+class PmProtocol(ForecastProtocol):
+    """As AIR's, with starts twice as far apart: the series is nearly five times as long."""
 
-    window: int = Field(default=48, ge=2, description="Steps (hours) of a sequence.")
-    stride: int = Field(default=24, ge=1, description="Hours between training sequences' starts.")
-    validation: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, by time.")
-    test: float = Field(default=0.2, gt=0, lt=1, description="Share of rows, the last ones.")
-    calendar: bool = Field(default=True, description="Hour and weekday among the inputs.")
+    stride: int = Field(default=24, ge=1, description="Steps between training sequences' starts.")
 
 
 def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
@@ -105,15 +101,8 @@ def prepare(folder: Path, protocol: PmProtocol, seed: int) -> Arrays:
     known = {f"cbwd {wind}": (columns["cbwd"] == wind).astype(float) for wind in WINDS}
     if protocol.calendar:
         known |= calendar(columns["hour"], 24)
-    return forecast_arrays(
-        Series(MEASURED, values, MEASURED.index(TARGET), known),
-        window=protocol.window,
-        stride=protocol.stride,
-        validation=protocol.validation,
-        test=protocol.test,
-        season=24,
-        lags=24,
-    )
+    series = Series(MEASURED, values, MEASURED.index(TARGET), known)
+    return split_by_time(series, protocol, per_day=24)
 
 
 DATASET = Dataset(CARD, PmProtocol, prepare, read)
