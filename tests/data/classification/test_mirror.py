@@ -1,6 +1,7 @@
 """The real files: states, counts, test sizes, known control levels, time and memory."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,34 @@ def test_controls_reach_their_known_levels(prepared):
         controls = prepared[0][name].card.controls
         majority = controls["majority"]["accuracy"]
         assert max(c["accuracy"] for c in controls.values()) > majority + 20
+
+
+SHOWN = {
+    "lpa": {"majority": "37.5", "logistic_regression": "70.8", "random_forest": "84.6"},
+    "gas": {"majority": "43.7", "logistic_regression": "86.5", "random_forest": "81.5"},
+    "uid": {"majority": "14.9", "logistic_regression": "54.1", "random_forest": "68.5"},
+    "mr": {"majority": "50.0", "tfidf_linear_svc": "76.0"},
+    "r52": {"majority": "42.2", "tfidf_linear_svc": "95.0"},
+}
+
+
+@pytest.mark.parametrize("name", class_raw.SETS)
+def test_numbers_of_the_protocol_page(prepared, name):
+    """What docs/protocols.md prints of a set comes out of its default protocol."""
+    page = (Path(__file__).parents[3] / "docs" / "protocols.md").read_text()
+    (section,) = (part for part in page.split("\n## ") if part.startswith(f"{name.upper()}: "))
+    measured = section.partition("\nMeasured")[2].partition("\n\n")[0]
+    card = prepared[0][name].card
+    assert set(card.controls) == set(SHOWN[name])
+    for control, text in SHOWN[name].items():
+        assert f"{card.controls[control]['accuracy']:.1f}" == text
+        assert text in measured
+    if name in TEST_SIZE:
+        assert f"test {card.sequences['test']} windows" in measured
+    else:
+        assert f"{card.vocabulary - 2:,}" in section
+        for share in re.findall(r"[\d.]+ %", card.notes[2]):
+            assert share in section
 
 
 def test_published_splits(prepared):
