@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pfrnn.cli import main
 from pfrnn.data.audit import leaks
 from pfrnn.data.base import Prepared
 from pfrnn.data.controls import persistence, regression_scores
@@ -73,6 +76,25 @@ def test_state_and_rows(name: str, state: str, rows: int, raw: Path) -> None:
     if state == "whole":
         assert found.rows_whole == rows
         assert arrays_digest(dataset(name).read(raw / name)) in dataset(name).card.tables  # type: ignore[misc]
+
+
+def test_the_list_is_that_of_the_mirrors_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Three simulated, seven whole, three excerpts, with the page's row counts."""
+    params = str(Path(__file__).parents[2] / "params.yaml")
+    assert main(["datasets", "--json", "--raw-dir", str(tmp_path), "--params", params]) == 0
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    states = Counter(entry["state"] for entry in found.values())
+    assert states == {"simulated": 3, "whole": 7, "excerpt": 3}
+    page = Path(os.environ["PFRNN_DATA_MIRROR"], "README.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in row.split("|")] for row in page.splitlines() if "|" in row]
+    listed = {cells[2]: cells for cells in lines if cells[2] in found}
+    assert len(listed) == 10
+    for name, cells in listed.items():
+        assert cells[3].startswith(found[name]["state"])
+        counts = re.split(" x | of ", cells[5])[0].replace(",", "").split(" + ")
+        assert found[name]["rows"] == sum(map(int, counts))
 
 
 @pytest.mark.parametrize("name", NAMES)
