@@ -208,7 +208,9 @@ def test_a_leaking_split_says_so(tmp_path: Path) -> None:
     for card in prepared.glob("*/card.json"):
         card.write_text(card.read_text().replace('"notes": []', '"notes": ["LEAKY ON PURPOSE: x"]'))
     text = check_page(write_report(results, prepared, plan, tmp_path / "report"))
-    assert "data: whole, leaky on purpose" in text
+    assert '<small class="leaky">data: whole, leaky on purpose</small>' in text
+    assert '<span class="leaky">whole, leaky on purpose</span>' in text
+    assert ".leaky { color: var(--danger)" in text
 
 
 def test_results_of_another_tier_are_refused(tmp_path: Path) -> None:
