@@ -40,7 +40,7 @@ onerror:
     logger.error(
         "Some jobs failed: the reasons stand above and in their logs. Run again when they are"
         " cured; what is finished stays. A report of what there is now:"
-        f" pfrnn aggregate --tier {TIER} && pfrnn report --tier {TIER}"
+        f" pfrnn aggregate {TIER_OPTIONS} && pfrnn report {TIER_OPTIONS}"
     )
 
 
