@@ -8,13 +8,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pfrnn.data.base import SPLITS, Split
+from pfrnn.data.base import SPLITS, Protocol, Split
 from pfrnn.errors import DataError
 
 LEAKY_NOTE = (
     "LEAKY ON PURPOSE: overlapping windows of one recording stand in train and in test; the "
     "accuracy says nothing about a new recording."
 )
+
+
+class WindowsProtocol(Protocol):
+    """A protocol of overlapping windows; a set says which splits it has, and its default."""
+
+    split: str
+
+    @property
+    def leaky(self) -> bool:
+        """True for the split that puts overlapping windows on several sides on purpose."""
+        return self.split == "random_windows"
 
 
 class Windows(NamedTuple):

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
 from pfrnn.data.bulk import Layout, read_bulk
 from pfrnn.data.classifiers import sensor_controls
 from pfrnn.data.segments import (
     LEAKY_NOTE,
     Windows,
+    WindowsProtocol,
     assign,
     assign_windows,
     by_split,
@@ -75,7 +76,7 @@ CARD = Card(
 )
 
 
-class GASProtocol(Protocol):
+class GASProtocol(WindowsProtocol):
     """Steps, windows and split; docs/protocols.md names the source of each choice."""
 
     step: float = Field(
@@ -89,11 +90,6 @@ class GASProtocol(Protocol):
     )
     validation: float = Field(0.15, gt=0, lt=0.5, description="Share of each class's windows.")
     test: float = Field(0.25, gt=0, lt=0.5, description="Share of each class's windows.")
-
-    @property
-    def leaky(self) -> bool:
-        """True for the split that puts overlapping windows on several sides on purpose."""
-        return self.split == "random_windows"
 
 
 def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
 from pfrnn.data.bulk import Layout, read_bulk
 from pfrnn.data.classifiers import sensor_controls
 from pfrnn.data.segments import (
     LEAKY_NOTE,
     Windows,
+    WindowsProtocol,
     assign_windows,
     by_split,
     cut_windows,
@@ -84,7 +85,7 @@ CARD = Card(
 )
 
 
-class LPAProtocol(Protocol):
+class LPAProtocol(WindowsProtocol):
     """Resampling, windows and split; docs/protocols.md names the source of each choice."""
 
     period: float = Field(0.1, gt=0, description="Seconds between the steps of the resampled tags.")
@@ -96,11 +97,6 @@ class LPAProtocol(Protocol):
     )
     validation: float = Field(0.2, gt=0, lt=0.5, description="Share of the validation split.")
     test: float = Field(0.2, gt=0, lt=0.5, description="Share of the test split.")
-
-    @property
-    def leaky(self) -> bool:
-        """True for the split that puts overlapping windows on several sides on purpose."""
-        return self.split == "random_windows"
 
 
 def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:

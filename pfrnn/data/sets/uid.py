@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
+from pfrnn.data.base import Address, Arrays, Card, Dataset, RawFile
 from pfrnn.data.bulk import Layout, read_bulk
 from pfrnn.data.classifiers import sensor_controls
 from pfrnn.data.segments import (
     LEAKY_NOTE,
     Windows,
+    WindowsProtocol,
     assign_windows,
     by_split,
     cut_windows,
@@ -89,7 +90,7 @@ CARD = Card(
 )
 
 
-class UIDProtocol(Protocol):
+class UIDProtocol(WindowsProtocol):
     """Blocks and windows; docs/protocols.md names the source of each choice."""
 
     window: int = Field(64, ge=2, description="Readings of a window, about 2 s.")
@@ -101,11 +102,6 @@ class UIDProtocol(Protocol):
     )
     validation: float = Field(0.2, gt=0, lt=0.5, description="Share of a person's blocks.")
     test: float = Field(0.2, gt=0, lt=0.5, description="Share of a person's blocks.")
-
-    @property
-    def leaky(self) -> bool:
-        """True for the split that puts overlapping windows on several sides on purpose."""
-        return self.split == "random_windows"
 
 
 class Recording(NamedTuple):
