@@ -73,18 +73,19 @@ def test_a_substitute_runs_is_named_and_stays(tmp_path: Path) -> None:
     assert "r52 stands in because air is missing." in page
     rows = (tmp_path / "results/smoke/results.csv").read_text()
     assert "smoke,r52,lstm,fixed" in rows
-    # The second run plans nothing: from the mirror, from the disk, and after a fetch.
-    assert copy.plan(*options, **here) == {}
-    assert copy.plan(*options, **ALONE) == {}
-    assert copy.plan(*options, "--config", "tier=smoke", "fetched=true", **ALONE) == {}
+    # The second run plans nothing, after another fetch neither.
+    fetched = ("--config", "tier=smoke", "fetched=true")
+    assert copy.plan(*options, **here) == copy.plan(*options, *fetched, **here) == {}
+    # The mirror is gone: R52 stays, and the report gives AIR's new reason.
+    assert copy.plan(*options, **ALONE) == copy.plan(*options, *fetched, **ALONE) == {"report": 1}
     # Nor where its files were had elsewhere (here: put there by hand).
     raw = tmp_path / "data/raw/r52"
     shutil.rmtree(raw)
     shutil.copytree(mirror / "r52", raw)
-    fetched = [sys.executable, "-m", "pfrnn", "fetch", "r52"]
-    subprocess.run(fetched, cwd=tmp_path, check=True, env=os.environ | ALONE)
+    command = [sys.executable, "-m", "pfrnn", "fetch", "r52"]
+    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | ALONE)
     assert "put there by the user" in (raw / ".fetch.json").read_text()
-    assert copy.plan(*options, **ALONE) == {}
+    assert copy.plan(*options, **here) == {}
     # Once the listed set can be had, it takes its place again and R52's jobs are left alone.
     write_air(mirror)
     jobs = copy.plan(*options, **here)

@@ -11,7 +11,7 @@ rule aggregate:
         [f"{RESULTS}/curves/{name}.csv" for name in PREPARED],
     params:
         source=source_digest("pfrnn.evaluation.aggregate", "pfrnn.evaluation.compared"),
-        missing=MISSING,
+        missing=list(MISSING),
     log:
         f"{RESULTS}/logs/aggregate.log",
     shell:
