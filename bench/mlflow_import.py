@@ -2,12 +2,13 @@
 
     python -m bench.mlflow_import RECORDS FOLDER [--epochs 200] [--every 1] [--json FILE]
 
-RECORDS are the results of a tier that was really trained (``results/smoke`` will do): each job of
-the plan of tier ``paper`` is given a copy of one of its records, stretched to the job's number of
-members and to ``--epochs`` epochs. Sizes are the paper tier's and numbers mean nothing; there are
-no pictures and no models. FOLDER (new) then holds the records and the store, and three imports by
-the command line are timed there: into a store that doesn't exist, once more, and, after the store
-was deleted, of a tenth of the jobs. How resident memory grew is written down too.
+RECORDS are the results of a tier that was really trained (``results/quick``): each job of the plan
+of tier ``paper`` is given a copy of one of its records, of the same task where there is one,
+stretched to the job's number of members and to ``--epochs`` epochs. Sizes are the paper tier's and
+numbers mean nothing; there are no pictures and no models. FOLDER (new) then holds the records and
+the store, and three imports by the command line are timed there: into a store that doesn't exist,
+once more, and, after the store was deleted, of a tenth of the jobs. How resident memory grew is
+written down too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pfrnn.data.registry import dataset
 from pfrnn.files import read_json, write_json
 from pfrnn.plan import Plan, load_plan
 from pfrnn.training.writers import write_table
@@ -63,13 +65,14 @@ def planned(plan: Plan) -> Iterator[Wanted]:
         yield Wanted(final, cell.dataset, cell.trained, repetitions)
 
 
-def templates(records: Path) -> dict[tuple[str, bool], Template]:
-    """Return {(search or final, with particles): a real record}."""
-    found: dict[tuple[str, bool], Template] = {}
+def templates(records: Path) -> dict[tuple[str, bool, str], Template]:
+    """Return {(search or final, with particles, task): a real record}."""
+    found: dict[tuple[str, bool, str], Template] = {}
     for path in sorted(records.glob("*/**/run.json")):
         run = read_json(path)
         test = path.with_name("test.csv")
-        found[path.relative_to(records).parts[0], run["particles"] > 0] = Template(
+        kind = path.relative_to(records).parts[0]
+        found[kind, run["particles"] > 0, run["task"]] = Template(
             run,
             rows(path.with_name("members.csv")),
             rows(path.with_name("history.csv")),
@@ -113,8 +116,10 @@ def write_tier(folder: Path, records: Path, epochs: int, every: int) -> tuple[in
     plan = load_plan(ROOT / "params.yaml", TIER)
     jobs = list(planned(plan))[::every]
     for job in jobs:
-        particles = job.variant.startswith("pf_")
-        write_record(folder / "results" / TIER, job, known[job.id.split("/")[0], particles], epochs)
+        like = job.id.split("/")[0], job.variant.startswith("pf_")
+        some = next(template for key, template in known.items() if key[:2] == like)
+        template = known.get((*like, dataset(job.dataset).card.task), some)
+        write_record(folder / "results" / TIER, job, template, epochs)
     for name in ("params.yaml", "workflow"):
         (folder / name).symlink_to(ROOT / name)
     return len(jobs), sum(job.members for job in jobs)
