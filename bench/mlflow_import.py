@@ -115,6 +115,9 @@ def write_tier(folder: Path, records: Path, epochs: int, every: int) -> tuple[in
     known = templates(records)
     plan = load_plan(ROOT / "params.yaml", TIER)
     jobs = list(planned(plan))[::every]
+    if (folder / "params.yaml").exists():
+        print(f"{folder}: records written before", flush=True)
+        return len(jobs), sum(job.members for job in jobs)
     for job in jobs:
         like = job.id.split("/")[0], job.variant.startswith("pf_")
         some = next(template for key, template in known.items() if key[:2] == like)
@@ -145,8 +148,8 @@ def timed_import(folder: Path, log: Path) -> dict[str, Any]:
                 looked = time.monotonic()
                 seconds = round(looked - started)
                 jobs = log.read_bytes().count(b"imported ")
-                course.append([seconds, jobs, resident(child.pid)])
-                print(f"{seconds} s: {jobs} jobs, {course[-1][2]} MB", flush=True)
+                course.append([seconds, cpu_seconds(child.pid), jobs, resident(child.pid)])
+                print("{} s, {} s of CPU: {} jobs, {} MB".format(*course[-1]), flush=True)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"the import failed; see {log}")
@@ -155,8 +158,17 @@ def timed_import(folder: Path, log: Path) -> dict[str, Any]:
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "peak_megabytes": usage.ru_maxrss // 1024,
         "said": log.read_text(encoding="utf-8").splitlines()[-1],
-        "seconds_jobs_megabytes": course,
+        "seconds_cpu_jobs_megabytes": course,
     }
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far; 0 when it has just ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 1)
 
 
 def resident(pid: int) -> int:
