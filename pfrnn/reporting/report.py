@@ -102,7 +102,8 @@ def draw(evidence: Evidence, lookup: Lookup) -> dict[str, list[Drawing]]:
 
 
 _NOTHING = {
-    "Learning curves": "No final run has left a history yet.",
+    "Learning curves": "No final of the four main models has left a history yet; those of the "
+    "other variants stand in their history.csv.",
     "Belief in the maze": "No particle filter has run on a maze yet.",
 }
 _PLAYER = (

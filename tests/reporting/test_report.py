@@ -167,6 +167,14 @@ def test_nothing_ran(tmp_path: Path) -> None:
     assert "Nothing has run yet" in check_page(page)
 
 
+def test_what_has_no_figure_is_not_said_to_have_no_history(tmp_path: Path) -> None:
+    plan = simulated.study("quick_all", ("arem",), ("bayes_lstm",))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    text = check_page(write_report(results, prepared, plan, tmp_path / "report"))
+    assert "No final of the four main models has left a history yet" in text
+    assert "Not run: maze10, maze18, maze27." in text
+
+
 def test_an_excerpt_gets_a_direction_only(tmp_path: Path) -> None:
     plan = simulated.study("gpu", ("pm",))
     results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan))
