@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pfrnn.files import read_json
+from pfrnn.jobfolder import LOCK, SEAL, SEALED
 from pfrnn.plan import Plan
 
 # Longest silence of a running job's log: an epoch, or the test of a large final.
@@ -23,18 +24,20 @@ class JobState(NamedTuple):
 
     Attributes:
         id: the block's or final's id.
-        state: done: its record is complete; running: its log is locked by a live process; failed:
-            it ended without a record (also when it was killed); waiting: it never started.
-        note: the last line of a running or failed job's log.
+        state: done: its record is complete; running: a live process holds its log or its folder;
+            failed: it ended without a record (also when it was killed); waiting: it never started.
+        note: the last line of a running or failed job's log; of one started by hand, that it has
+            none.
         seconds: wall time of a finished job, where its record says so.
-        device: what a running job's log says of CUDA_VISIBLE_DEVICES; empty on the CPU.
+        device: what a running job's log says of CUDA_VISIBLE_DEVICES; empty on the CPU, None where
+            nothing says it.
     """
 
     id: str
     state: State
     note: str = ""
     seconds: float | None = None
-    device: str = ""
+    device: str | None = ""
 
 
 def job_states(plan: Plan, results: Path) -> list[JobState]:
@@ -49,10 +52,19 @@ def job_state(results: Path, job: str) -> JobState:
     if record.is_file():
         return JobState(job, "done", seconds=_seconds(record))
     log = results / "logs" / f"{job}.log"
-    if not log.is_file():
-        return JobState(job, "waiting")
-    state: State = "running" if _locked(log) else "failed"
-    return JobState(job, state, last_line(log), device=device_of(log))
+    if log.is_file() and _locked(log):
+        return JobState(job, "running", last_line(log), device=device_of(log))
+    # `pfrnn train` by hand writes no log, and beside an older one's log it is what counts.
+    lock = results / job / LOCK
+    if lock.is_file() and _locked(lock):
+        process = lock.read_text(errors="replace").strip()
+        return JobState(job, "running", f"started by hand, process {process}", device=None)
+    if log.is_file():
+        return JobState(job, "failed", last_line(log), device=device_of(log))
+    # A whole seal without a record: it had finished, and its files will be put back.
+    if lock.is_file() and not (lock.parent / SEALED / SEAL).is_file():
+        return JobState(job, "failed", "started by hand, so it has no log; ended without a record")
+    return JobState(job, "waiting")
 
 
 def device_of(log: Path) -> str:
@@ -96,7 +108,7 @@ def _seconds(record: Path) -> float | None:
 
 
 def _locked(log: Path) -> bool:
-    """Whether a live process holds the log (workflow/scripts/logged)."""
+    """Whether a live process holds a log (workflow/scripts/logged) or a folder's lock."""
     with log.open("rb") as source:
         try:
             fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)

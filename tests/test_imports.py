@@ -37,7 +37,7 @@ ALLOWED = {
     "plan": {"data"},
     "rates": set(),
     "workload": {"data", "plan", "rates"},
-    "progress": {"plan"},
+    "progress": {"plan", "jobfolder"},
     "devices": set(),
     "jobfolder": set(),
     "schema": {"data"},

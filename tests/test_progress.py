@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pfrnn.cli import main
+from pfrnn.jobfolder import alone, seal
 from pfrnn.plan import load_plan
 from pfrnn.progress import JobState, device_of, job_state, last_line, seconds_left
 
@@ -53,6 +54,27 @@ def test_a_running_job_is_known_by_its_lock_and_a_killed_one_by_its_absence(
     while job_state(tmp_path, JOB).state == "running" and time.monotonic() < deadline:
         time.sleep(0.02)
     assert job_state(tmp_path, JOB).state == "failed"
+
+
+def test_a_job_started_by_hand_is_known_by_its_folders_lock(tmp_path: Path, log: Path) -> None:
+    folder = tmp_path / JOB
+    with alone(folder):
+        state = job_state(tmp_path, JOB)
+        assert state == JobState(
+            JOB, "running", f"started by hand, process {os.getpid()}", device=None
+        )
+        log.write_text("killed yesterday\n")
+        assert job_state(tmp_path, JOB).state == "running"
+    assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "killed yesterday")
+    log.unlink()
+    state = job_state(tmp_path, JOB)
+    assert (state.state, state.note.startswith("started by hand")) == ("failed", True)
+    (folder / "run.json").write_text("{}")
+    assert job_state(tmp_path, JOB).state == "done"
+    # Finished, and Snakemake has just removed the record: the seal puts it back.
+    seal(folder, {"parameters": "p"})
+    (folder / "run.json").unlink()
+    assert job_state(tmp_path, JOB).state == "waiting"
 
 
 def test_the_wrapper_shows_the_logs_last_line_and_passes_the_code_on(log: Path) -> None:
@@ -126,7 +148,7 @@ def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
 def test_status_names_the_devices_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    blocks = load_plan("params.yaml", "smoke").blocks[:3]
+    *blocks, by_hand = load_plan("params.yaml", "smoke").blocks
     handles = []
     for block, device in zip(blocks, ("0", "1", "1"), strict=True):
         path = tmp_path / "logs" / f"{block.id}.log"
@@ -134,9 +156,12 @@ def test_status_names_the_devices_in_use(
         path.write_text(f"leased {device}; CUDA_VISIBLE_DEVICES={device}\nepoch 1\n")
         handles.append(path.open("rb"))
         fcntl.flock(handles[-1], fcntl.LOCK_EX)
-    assert main(["status", "--tier", "smoke", "--results", str(tmp_path)]) == 0
+    with alone(tmp_path / by_hand.id):
+        assert main(["status", "--tier", "smoke", "--results", str(tmp_path)]) == 0
     for handle in handles:
         handle.close()
     output = capsys.readouterr().out
-    assert "3 running" in output
-    assert "GPUs in use: 0: 1 job, 1: 2 jobs" in output
+    assert "4 running" in output
+    assert f"running  {by_hand.id}\n    started by hand, process {os.getpid()}\n" in output
+    # Where the one started by hand runs, nothing says.
+    assert "GPUs in use: 0: 1 job, 1: 2 jobs\n" in output

@@ -53,7 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     study = study_of(arguments.params, arguments.tier, missing_sets(arguments.missing))
     study = study._replace(stand_ins=tuple(arguments.stand_in))
     results = arguments.results or Path("results") / study.tier
-    page = write_report(results, arguments.prepared, study, arguments.out or results / "report")
+    out = arguments.out or results / "report"
+    if not arguments.missing and out.resolve() != (results / "report").resolve():
+        # Published from a run: what that run could not have is still what is missing.
+        study = study_of(arguments.params, arguments.tier, missing_then(results))
+    page = write_report(results, arguments.prepared, study, out)
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
@@ -75,6 +79,22 @@ def missing_sets(options: list[str]) -> dict[str, str]:
             raise ConfigError(f"--missing: expected SET=REASON, got {option!r}")
         found[name] = reason
     return found
+
+
+def missing_then(results: Path) -> dict[str, str]:
+    """Return the sets that the tier's own run could not have, by the report it left there.
+
+    A set that has results by now is not among them.
+    """
+    from pfrnn.files import read_json
+    from pfrnn.reporting.evidence import read_results
+
+    recorded, table = results / "report" / "data" / "study.json", results / "results.csv"
+    if not (recorded.is_file() and table.is_file()):
+        return {}
+    ran = set(read_results(table)["dataset"])
+    missing: dict[str, str] = read_json(recorded)["missing"]
+    return {name: reason for name, reason in missing.items() if name not in ran}
 
 
 def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: ignore[no-untyped-def]

@@ -43,7 +43,9 @@ def run(parsed: argparse.Namespace) -> int:
     left = seconds_left(states, counts["running"])
     if left:
         print(f"about {left / 60:.0f} minutes left, by the mean of the finished jobs")
-    devices = collections.Counter(state.device for state in states if state.state == "running")
+    devices = collections.Counter(
+        state.device for state in states if state.state == "running" and state.device is not None
+    )
     if any(devices):
         used = ", ".join(
             f"{device or 'CPU'}: {count} job{'s' if count > 1 else ''}"

@@ -82,8 +82,9 @@ def claims_part(
         (
             "Each claim is one stratified sign-flip test over all paired repetitions; p-values are "
             "adjusted over all claims. Effects are ratios: 0.80 times the error means a fifth less "
-            "(for accuracies: of the odds of a wrong class). The first column quotes the paper, "
-            "the second says where it stands.",
+            "(for accuracies: of the odds of a wrong class). The test counts each data set alike; "
+            "the mean effect counts each by its size. The first column quotes the paper, the "
+            "second says where it stands.",
             "A data set alone is tested from 10 repetitions on: with fewer no test can reach "
             "significance after adjustment.",
         ),
@@ -104,11 +105,20 @@ def _claim_row(result: ClaimResult, lookup: Lookup) -> PlainRow:
         result.verdict if result.verdict != NOT_RUN else "not run: no pair has both results",
         result.ours.text + excerpted if ran else DASH,
         result.paper.text,
-        ratio_text(result.effect) if ran else DASH,
+        _effect(result) if ran else DASH,
         significant(result.p_up, 2) if ran and not result.verdict.startswith(NOT_JUDGED) else DASH,
         "to the table",
     )
     return PlainRow(texts, links=((8, f"#{claim.table}"),), anchor=f"claim-{claim.name}")
+
+
+def _effect(result: ClaimResult) -> str:
+    """Write the mean effect; say so where it points against the verdict."""
+    text = ratio_text(result.effect)
+    against = (result.verdict == HOLDS and result.effect < 0) or (
+        result.verdict == FAILS and result.effect > 0
+    )
+    return f"{text}; against the verdict: a few sets' large effects outweigh" if against else text
 
 
 def parity_part(lookup: Lookup) -> Part:

@@ -63,7 +63,7 @@ def localization_matrix(cells: list[Cell], lookup: Lookup, records: Records) -> 
                 label = VARIANTS[variant].label + ("-best" if rule == "best" else "")
                 rows.append(MatrixRow(label, variant, tuple(views)))
     rows += _controls(lookup, mazes)
-    absent = [name for name in MAZES if name not in mazes]
+    absent = [name for name in MAZES if not _ran(lookup, name)]
     others = f" Not run: {', '.join(absent)}." if absent else ""
     return Matrix(
         "localization",

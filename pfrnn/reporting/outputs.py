@@ -1,9 +1,8 @@
-"""The files beside the page: tables, claims, figures with their digests, a block for the README."""
+"""The files beside the page: tables, claims, figures with their digests."""
 
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from pfrnn.reporting.claims import (
 from pfrnn.reporting.counted_claims import CountedClaim, counted_markdown
 from pfrnn.reporting.figures.style import Drawing, save
 from pfrnn.reporting.matrices import tier_note
-from pfrnn.reporting.summary import joined
-from pfrnn.reporting.verdicts import NOT_RUN, REDUCED_TIERS, REFERENCE, WORDS
 
 DIGESTS = "digests.json"
 
@@ -72,30 +69,3 @@ def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
             kind: sha256_file(folder / f"{drawing.name}.{kind}") for kind in ("pdf", "png")
         }
     write_json(folder / DIGESTS, {"renderer": renderer(), "figures": figures})
-
-
-def write_readme_block(
-    cells: Sequence[Cell], claims: Sequence[ClaimResult], lookup: Lookup, out: Path
-) -> None:
-    """Write ``summary.md``: what the README shows, with date and commit of the runs."""
-    evidence = lookup.evidence
-    results = evidence.results
-    tier = evidence.study.tier
-    counts = Counter(cell.verdict.word for cell in cells)
-    fillable = sum(cell.number.variant is not None for cell in cells)
-    ran = fillable - counts[NOT_RUN]
-    lines = [f"{tier_note(tier)} {ran} of the paper's {fillable} numbers have one of ours.", ""]
-    if tier not in REDUCED_TIERS:
-        lines += ["| verdict on a printed number | cells |", "|---|---|"]
-        lines += [f"| {word} | {counts[word]} |" for word in WORDS if word != REFERENCE]
-        verdicts = Counter(claim.verdict.partition(" (")[0] for claim in claims)
-        lines += ["", "| the paper's claims | number |", "|---|---|"]
-        lines += [f"| {word} | {number} |" for word, number in sorted(verdicts.items())]
-        lines.append("")
-    dates = joined((str(run.get("finished", ""))[:10] for run in evidence.runs.values()), "")
-    when = f" Runs finished: {dates}." if dates else ""
-    lines.append(f"Commit {joined(results['commit'], 'none')}.{when}")
-    lines += ["", "![Localisation errors by maze](figures/localization.png)"] * bool(
-        (out / "figures" / "localization.png").is_file()
-    )
-    write_text(out / "summary.md", "\n".join([*lines, ""]))

@@ -21,11 +21,12 @@ from pfrnn.reporting.figures.particles import particles_against_error
 from pfrnn.reporting.figures.scatter import scatter_plots
 from pfrnn.reporting.figures.sequences import sequence_pictures
 from pfrnn.reporting.figures.style import Drawing, close
+from pfrnn.reporting.front import write_readme_block
 from pfrnn.reporting.further import further_matrices
 from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
 from pfrnn.reporting.matrices import Records, paper_matrix
-from pfrnn.reporting.outputs import write_claims, write_figures, write_readme_block, write_tables
+from pfrnn.reporting.outputs import write_claims, write_figures, write_tables
 from pfrnn.reporting.page import figure_view, write_page
 from pfrnn.reporting.player import belief_player
 from pfrnn.reporting.sections import controls_part, missing_part, runs_part, units_part
@@ -76,7 +77,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     write_tables(cells, lookup, out / "tables")
     write_claims(claims, strata, counted, tier, out)
     write_figures(drawings, out / "figures")
-    write_readme_block(cells, claims, lookup, out)
+    write_readme_block(cells, claims, lookup, drawings, out)
     tiles = claim_tiles(claims, tier)
     write_page(out / "index.html", cells, lookup, matrices, parts, records.records, tiles)
     for drawing in drawings:
@@ -101,7 +102,8 @@ def draw(evidence: Evidence, lookup: Lookup) -> dict[str, list[Drawing]]:
 
 
 _NOTHING = {
-    "Learning curves": "No final run has left a history yet.",
+    "Learning curves": "No final of the four main models has left a history yet; those of the "
+    "other variants stand in their history.csv.",
     "Belief in the maze": "No particle filter has run on a maze yet.",
 }
 _PLAYER = (

@@ -87,8 +87,10 @@ class MlflowStore:
             if attached.model:
                 log_model(self._client, self._uri, parent, attached.model)
             for member in job.members:
-                child = self._create(job, member.name, {"mlflow.parentRunId": parent})
-                self._log(child, job, member)
+                # A member's tags cost next to nothing here, and a commit of their own later.
+                tags = {**_tagged(member.tags), "mlflow.parentRunId": parent}
+                child = self._create(job, member.name, tags)
+                self._log(child, job, member._replace(tags={}))
                 self._end(child, job)
             # Last of all: a parent without this tag is taken for half-written, and replaced.
             tags = {**job.tags, "pfrnn.digest": job.digest, "pfrnn.complete": "yes"}
@@ -152,7 +154,7 @@ class MlflowStore:
         for values in first:
             self._client.log_batch(run_id, params=values)
         # The tags come last: among a parent's is the one that calls it complete.
-        tags = [RunTag(key, value) for key, value in _clipped(member.tags).items() if value]
+        tags = [RunTag(key, value) for key, value in _tagged(member.tags).items()]
         self._client.log_batch(run_id, metrics=last, params=rest, tags=tags)
 
 
@@ -169,6 +171,11 @@ def _in_words(uri: str) -> Iterator[None]:
             f"no MLflow store answers at {uri}: {first}; the records on disk are complete, "
             "import them later with: pfrnn mlflow-import"
         ) from error
+
+
+def _tagged(values: Mapping[str, str]) -> dict[str, str]:
+    """Tags that say something."""
+    return {key: value for key, value in _clipped(values).items() if value}
 
 
 def _clipped(values: Mapping[str, str]) -> dict[str, str]:

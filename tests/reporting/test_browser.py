@@ -46,6 +46,13 @@ const slider = document.getElementById("maze-step");
 slider.value = 7; slider.dispatchEvent(new Event("input"));
 seen.time = document.getElementById("maze-time").textContent;
 seen.width = document.documentElement.scrollWidth;
+// A phone's width: the window can't be that narrow, a column can.
+for (const element of document.querySelectorAll("body > *")) element.style.maxWidth = "390px";
+const outside = (element) => !element.closest(".scroll, #panel, .skip, svg, script, style")
+  && element.getBoundingClientRect().width > 0 && element.scrollWidth > 391;
+seen.narrow = [...document.querySelectorAll("body *")].filter(outside)
+  .map((element) => `${element.tagName} ${element.className} ${element.scrollWidth}`);
+for (const element of document.querySelectorAll("body > *")) element.style.maxWidth = "";
 seen.figures = [...document.querySelectorAll("figure svg")].filter((svg) => {
   const box = svg.getBoundingClientRect(); return box.width > 100 && box.height > 50; }).length;
 seen.unlabelled = [...document.querySelectorAll("button, select, input, a")].filter((element) =>
@@ -63,7 +70,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no Chromium here (Debian: chromium)")
     folder = tmp_path_factory.mktemp("browser")
     plan = simulated.study(datasets=("maze10", "air", "arem"), missing={"air": "no network"})
-    results, prepared = simulated.write_tree(folder, plan, simulated.result_rows(plan, 2))
+    rows = simulated.result_rows(plan, 2)
+    for row in rows:
+        row["commit"] = "0123456789" * 4  # as long as a real one, with nowhere to break
+    results, prepared = simulated.write_tree(folder, plan, rows)
     path = write_report(results, prepared, plan, folder / "report")
     probed = path.with_name("probed.html")
     text = path.read_text(encoding="utf-8")
@@ -101,6 +111,7 @@ def test_page_works_in_a_browser(page: Path, tmp_path: Path, width: int) -> None
     assert (seen["hidden"], seen["shown"]) == ("none", "table-cell")
     assert seen["time"] == "t = 7"
     assert int(str(seen["width"])) <= width  # the page itself never scrolls sideways
+    assert seen["narrow"] == []
     assert int(str(seen["figures"])) >= 8
     assert seen["unlabelled"] == 0
     headings = seen["headings"]

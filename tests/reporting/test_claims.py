@@ -8,6 +8,7 @@ import simulated
 
 from pfrnn.reporting.cells import Lookup
 from pfrnn.reporting.claim_list import CLAIMS
+from pfrnn.reporting.claim_parts import claims_part
 from pfrnn.reporting.claims import (
     ClaimResult,
     claims_csv,
@@ -96,6 +97,29 @@ def test_a_true_order_holds_and_a_false_one_does_not(tmp_path: Path) -> None:
     assert found["bayes-rnn"].verdict == "holds"
     assert found["pf-ensemble"].verdict == "not run"
     assert found["maze-growth"].verdict.startswith("undecided")
+
+
+def test_a_mean_effect_against_the_verdict_says_so(tmp_path: Path) -> None:
+    """One set's large loss outweighs many small gains; the test counts each set alike."""
+    plan = simulated.study("gpu", variants=("lstm", "pf_lstm"))
+    rows = []
+    for dataset in plan.datasets:
+        metric = simulated.reading_of(dataset).metric
+        for repetition in range(6):
+            error = 1.0 + 0.02 * math.sin(17.0 * repetition)
+            factors = {"lstm": 1.0, "pf_lstm": 50.0 if dataset == "pm" else 0.97}
+            for name, factor in factors.items():
+                value = 100 - factor * error if metric == "accuracy" else factor * error
+                rows.append(simulated.row("gpu", dataset, name, "fixed", repetition, metric, value))
+    results, prepared = simulated.write_tree(tmp_path, plan, rows, finals=False)
+    collect(results, prepared, plan, tmp_path / "report")
+    lookup = Lookup(read_evidence(tmp_path / "report"))
+    found = {one.claim.name: one for one in judge_claims(lookup)}
+    assert found["pf-real"].verdict == "holds"
+    assert found["pf-real"].effect < 0
+    shown = claims_part([found["pf-real"], found["pf-maze"]], [], [], lookup).tables[0].rows
+    assert "against the verdict" in shown[0].texts[6]
+    assert "against the verdict" not in shown[1].texts[6]
 
 
 def test_no_difference_is_undecided_with_pairs_needed(tmp_path: Path) -> None:

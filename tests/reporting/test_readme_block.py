@@ -1,5 +1,6 @@
 """The README's summary is the report's, and `pfrnn check` notices when it isn't."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import simulated
 
 from pfrnn.cli import main
 from pfrnn.errors import RecordError
-from pfrnn.reporting.readme import BEGIN, END, readme_difference, write_readme
+from pfrnn.reporting.readme import BEGIN, END, readme_block, readme_difference, write_readme
 from pfrnn.reporting.report import write_report
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +37,55 @@ def test_block_is_written_and_checked(report: Path, capsys: pytest.CaptureFixtur
     assert text.endswith("\nRest.\n")
     assert "Commit 0123456789abcdef. Runs finished: 2026-11-28." in text
     assert "](reports/figures/localization.png)" in text
+    assert (report / "figures" / "localization.png").is_file()
     assert main(command) == 0
     written = readme.read_bytes()
     write_readme(readme, report)
     assert readme.read_bytes() == written
+
+
+def row_of(summary: str, name: str) -> list[str]:
+    (line,) = [line for line in summary.splitlines() if line.startswith(f"| {name} |")]
+    return [text.strip() for text in line.strip("|").split("|")]
+
+
+def test_ours_stand_beside_the_papers(tmp_path: Path) -> None:
+    plan = simulated.study(
+        "gpu", ("maze10", "air", "arem"), ("lstm", "pf_lstm"), missing={"air": "-"}
+    )
+    rows = simulated.result_rows(plan, 2)
+    results, prepared = simulated.write_tree(tmp_path, plan, rows)
+    write_report(results, prepared, plan, tmp_path / "reports")
+    summary = (tmp_path / "reports" / "summary.md").read_text()
+    head = row_of(summary, "data set")
+    assert head == ["data set", "metric", "LSTM", "PF-LSTM", "GRU", "PF-GRU", "data"]
+    arem = row_of(summary, "arem")
+    values = [one["value"] for one in rows if (one["dataset"], one["variant"]) == ("arem", "lstm")]
+    lstm = re.fullmatch(r"([0-9.]+) \(([0-9.]+)\) [●▲▼≈○]", arem[2])
+    assert lstm
+    assert float(lstm[1]) == pytest.approx(sum(values) / 2, abs=0.05)
+    assert float(lstm[2]) == simulated.paper_value("arem", "lstm", "fixed")
+    # What did not run has the paper's number alone; what the paper doesn't print, ours alone.
+    assert re.fullmatch(r"– \([0-9.]+\)", arem[4])
+    assert re.fullmatch(r"[0-9.]+", row_of(summary, "maze10")[2])
+    assert "| air |" not in summary
+    assert summary.count(".png)") == 1
+
+
+def test_without_a_maze_there_is_another_figure_and_without_results_none(tmp_path: Path) -> None:
+    plan = simulated.study("gpu", ("arem",), ("lstm",))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 1))
+    write_report(results, prepared, plan, tmp_path / "reports")
+    summary = (tmp_path / "reports" / "summary.md").read_text()
+    assert "](figures/learning-arem.png)" in summary
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    write_report(nothing, nothing, plan, tmp_path / "empty")
+    summary = (tmp_path / "empty" / "summary.md").read_text()
+    assert "0 of the paper's 308 numbers have one of ours" in summary
+    assert "none (nothing ran)" in summary
+    assert "](figures/" not in summary
+    assert "The records name no date." in summary
 
 
 def test_a_readme_without_markers_is_refused(tmp_path: Path) -> None:
@@ -55,3 +101,6 @@ def test_the_projects_readme_has_the_block() -> None:
     reports = ROOT / "reports"
     if (reports / "summary.md").is_file():
         assert readme_difference(ROOT / "README.md", reports) == ""
+    else:
+        start, end = readme_block(text, ROOT / "README.md")
+        assert "No report of the tiers `gpu` or `paper` stands in `reports/` yet" in text[start:end]

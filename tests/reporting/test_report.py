@@ -4,11 +4,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import simulated
 
 from pfrnn.cli import main
 from pfrnn.errors import RecordError
+from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.evidence import read_results
 from pfrnn.reporting.report import render, write_report
 
@@ -165,6 +167,14 @@ def test_nothing_ran(tmp_path: Path) -> None:
     assert "Nothing has run yet" in check_page(page)
 
 
+def test_what_has_no_figure_is_not_said_to_have_no_history(tmp_path: Path) -> None:
+    plan = simulated.study("quick_all", ("arem",), ("bayes_lstm",))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    text = check_page(write_report(results, prepared, plan, tmp_path / "report"))
+    assert "No final of the four main models has left a history yet" in text
+    assert "Not run: maze10, maze18, maze27." in text
+
+
 def test_an_excerpt_gets_a_direction_only(tmp_path: Path) -> None:
     plan = simulated.study("gpu", ("pm",))
     results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan))
@@ -200,6 +210,25 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "no network" in check_page(tmp_path / "index.html")
     assert main(["report", "--tier", "quick", "--missing", "air"]) == 2
     assert "SET=REASON" in capsys.readouterr().err
+
+
+def test_a_published_report_says_what_the_run_could_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = simulated.study("gpu", ("air", "arem"), ("lstm",), missing={"air": "no mirror"})
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    common = ["report", "--tier", "gpu", "--results", str(results), "--prepared", str(prepared)]
+    assert main([*common, "--missing", "air=no mirror"]) == 0
+    assert main([*common, "--out", str(tmp_path / "reports")]) == 0
+    assert capsys.readouterr().out.count("missing: air: no mirror") == 2
+    assert "no mirror" in check_page(tmp_path / "reports" / "index.html")
+    # Had by now: its results say so.
+    whole = plan._replace(missing={})
+    frame = pd.DataFrame(simulated.result_rows(whole, 2), columns=list(RESULT_COLUMNS))
+    frame.to_csv(results / "results.csv", index=False)
+    simulated.write_card(prepared, "air")
+    assert main([*common, "--out", str(tmp_path / "reports")]) == 0
+    assert "missing: air" not in capsys.readouterr().out
 
 
 def test_a_leaking_split_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -28,4 +30,23 @@ def test_a_changed_parameter_reaches_the_stages_that_it_touches(versioned) -> No
     assert "results:" in status
     assert "data:" not in status
     assert "filter" in status
+    assert "up to date" in versioned.dvc("status")
+
+
+def test_every_stage_sees_the_files_that_its_jobs_read(versioned) -> None:
+    """Cards and arrays go into the report, and so does code outside pfrnn/reporting."""
+    (card,) = (versioned.folder / "data" / "prepared").glob("maze10-*/card.json")
+    before = card.read_text()
+    card.write_text(before.replace('"name": "maze10"', '"name":  "maze10"'))
+    assert card.read_text() != before
+    status = json.loads(versioned.dvc("status", "--json"))
+    card.write_text(before)
+    assert {"changed deps": {"data/prepared": "modified"}} in status["results"]
+    assert {"changed deps": {"data/prepared": "modified"}} in status["reports"]
+    source = versioned.folder / "pfrnn" / "evaluation" / "paired.py"
+    before = source.read_text()
+    source.write_text(before + "# more\n")
+    status = json.loads(versioned.dvc("status", "--json"))
+    source.write_text(before)
+    assert list(status) == ["results", "reports"]
     assert "up to date" in versioned.dvc("status")

@@ -50,8 +50,8 @@ def _draw(dataset: str, lines: dict[str, list[float]], sequences: int) -> Drawin
             markersize=4,
             label=label(variant),
         )
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
+    ax.set_xlim(0, 1.02)
+    ax.set_ylim(0, 1.02)
     ax.set_xlabel("nominal coverage of the central interval")
     ax.set_ylabel("share of true values inside")
     ax.legend()

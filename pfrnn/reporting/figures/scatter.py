@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pfrnn.reporting.cells import Lookup, Ours
+from pfrnn.reporting.figures.labels import name_points
 from pfrnn.reporting.figures.style import (
     FAINT,
     Drawing,
@@ -50,7 +51,6 @@ def _plot(lookup: Lookup, kind: str, accuracy: bool) -> Drawing:
                 ax.plot([x, end], [y, y], lw=0.9, color=shown["color"])
             for end in point["intervals"][1] or []:
                 ax.plot([x, x], [y, end], lw=0.9, color=shown["color"])
-            ax.annotate(point["dataset"], (x, y), (3, 3), textcoords="offset points", fontsize=6.5)
     if not accuracy:
         log_axis(ax, "x")
         log_axis(ax)
@@ -59,6 +59,7 @@ def _plot(lookup: Lookup, kind: str, accuracy: bool) -> Drawing:
     ax.plot([low, high], [low, high], "--", color=FAINT, lw=1, zorder=0)
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
+    name_points(ax, [(point["dataset"], *point["ours"]) for point in points if point["ours"]])
     unit = "accuracy (%)" if accuracy else "loss, in each set's unit"
     ax.set_xlabel(f"{RIVALS[kind]}, {unit}")
     ax.set_ylabel(f"PF-RNN, {unit}")
