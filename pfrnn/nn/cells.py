@@ -12,7 +12,7 @@ from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
-from pfrnn.nn.parameters import ParticleParameters
+from pfrnn.nn.parameters import ParticleParameters, check_particles
 
 
 @functools.cache
@@ -59,14 +59,20 @@ class ParticleCell(ParticleParameters):
             uniforms: (T, ..., N, K) in [0, 1); drawn when None.
             valid: (T, ..., N) bool; False for padding.
             bptt: cut the gradient of the carried state every so many steps.
-            num_particles: K of a new state; the cell's own when None.
+            num_particles: K of a new state; the cell's own when None. A given state has its own.
             particles: return the particles of all steps.
             belief: return the mean particle of all steps.
             update: in training, move the running statistics (once).
 
         Randomness:
             Noise and uniforms that are not given come from torch's default generator.
+
+        Raises:
+            TypeError: the state is no PFState.
+            RuntimeError: ``num_particles`` is not the given state's number.
         """
+        if state is not None:
+            _check_state(state, num_particles)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -117,10 +123,13 @@ class ParticleCell(ParticleParameters):
             uniforms: (N, K); drawn when None.
 
         Raises:
+            TypeError: the state is no PFState.
             ValueError: x is neither 1-D nor 2-D.
             RuntimeError: x has another number of features.
         """
         name = type(self).__name__
+        if state is not None:
+            _check_state(state, None)
         if x.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead")
         if x.shape[-1] != self.input_size:
@@ -141,6 +150,19 @@ class ParticleCell(ParticleParameters):
             particles=False,
         )
         return _map(output.final, lambda part: part.squeeze(0)) if alone else output.final
+
+
+def _check_state(state: Any, num_particles: int | None) -> None:
+    if not isinstance(state, PFState):
+        raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
+    if num_particles is not None:
+        check_particles(num_particles)
+        found = state.hidden.shape[-2]
+        if found != num_particles:
+            raise RuntimeError(
+                f"Expected a state of num_particles={num_particles} particles, got {found}; "
+                "leave num_particles out: a state has its own"
+            )
 
 
 def _map(state: PFState, change: Any) -> PFState:

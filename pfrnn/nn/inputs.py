@@ -128,11 +128,12 @@ def arrange_state(
         has_cell: whether the state needs a cell.
 
     Raises:
+        TypeError: hx is neither kind of state.
         RuntimeError: a shape differs (torch.nn.LSTM's wording).
     """
     plain = not isinstance(hx, PFState)
     if plain:
-        hidden, cell = hx if has_cell else (hx, None)
+        hidden, cell = _plain_state(hx, has_cell)
     else:
         hidden, cell = hx.hidden, hx.cell
     if has_cell != (cell is not None):
@@ -163,6 +164,24 @@ def arrange_state(
     if weights.shape != shape[:-1]:
         raise RuntimeError(f"Expected log_weights size {shape[:-1]}, got {list(weights.shape)}")
     return PFState(hidden, cell, weights)
+
+
+def _plain_state(hx: Any, has_cell: bool) -> tuple[Tensor, Tensor | None]:
+    """Take torch.nn.LSTM's pair (h_0, c_0), or torch.nn.GRU's h_0."""
+    if not has_cell:
+        if isinstance(hx, Tensor):
+            return hx, None
+        wanted = "a tensor h_0, as torch.nn.GRU takes"
+    else:
+        # A tensor can be unpacked too: into whatever its first axis holds.
+        pair = isinstance(hx, tuple | list) and len(hx) == 2
+        if pair and all(isinstance(part, Tensor) for part in hx):
+            return hx[0], hx[1]
+        wanted = "a tuple of tensors (h_0, c_0), as torch.nn.LSTM takes"
+    got = type(hx).__name__
+    if isinstance(hx, tuple | list):
+        got += f" of {', '.join(type(part).__name__ for part in hx) or 'nothing'}"
+    raise TypeError(f"hx should be {wanted}, or a PFState that a layer returned, got: {got}")
 
 
 def _axes_message(batched: bool, wanted: int, hidden: Tensor, cell: Tensor | None) -> str:

@@ -13,7 +13,8 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import Sequences, arrange, arrange_state, check_sizes, layout, restore
-from pfrnn.nn.options import CellOptions
+from pfrnn.nn.options import CellOptions, refuse_unsupported
+from pfrnn.nn.parameters import check_particles
 from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
 
 
@@ -53,6 +54,8 @@ class ParticleLayer(nn.Module):
         batch_first: input and output are (N, T, ...) instead of (T, N, ...). States are not
             affected.
         dropout: probability of dropout on the output of every layer but the last.
+        bidirectional: False, torch.nn.LSTM's default; True is refused.
+        proj_size: 0, torch.nn.LSTM's default; another number is refused.
         num_particles: K; a call may take another number.
         fidelity: preset of the options, ``paper`` or ``authors_code``.
         device: of the parameters.
@@ -67,7 +70,7 @@ class ParticleLayer(nn.Module):
     """
 
     cell_class: type[ParticleCell]
-    # Code written for torch.nn.LSTM asks for these.
+    # Code written for torch.nn.LSTM asks for these; no other value is taken.
     bidirectional = False
     proj_size = 0
 
@@ -79,6 +82,8 @@ class ParticleLayer(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
         *,
         num_particles: int,
         fidelity: str = "paper",
@@ -88,6 +93,7 @@ class ParticleLayer(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
+        refuse_unsupported(bidirectional, proj_size)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -156,7 +162,8 @@ class ParticleLayer(nn.Module):
                 (T, input_size) for one sequence, or a PackedSequence.
             hx: a state that a layer returned, or one of torch.nn.LSTM's (torch.nn.GRU's) shape,
                 which is given to every particle; None starts anew.
-            num_particles: K of this call; the layer's own when None.
+            num_particles: K of this call; when None the number of ``hx`` if that has particles,
+                else the layer's own.
             noise: (num_layers, T, N, K, H) standard normal; drawn when None.
             uniforms: (num_layers, T, N, K) in [0, 1); drawn when None.
             bptt: cut the gradient of the carried state every so many steps.
@@ -170,8 +177,9 @@ class ParticleLayer(nn.Module):
             evaluation too: a filter is stochastic.
 
         Raises:
+            TypeError: ``hx`` is no state, or ``num_particles`` no whole number.
             ValueError: as torch.nn.LSTM.
-            RuntimeError: as torch.nn.LSTM.
+            RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
         if run.belief is None:
@@ -218,6 +226,7 @@ class ParticleLayer(nn.Module):
         name, like = type(self).__name__, self._cell(0).weight_observation
         given = arrange(x, name, self.input_size, self.batch_first, like)
         count = self.num_particles if num_particles is None else num_particles
+        check_particles(count)
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)
@@ -232,7 +241,7 @@ class ParticleLayer(nn.Module):
                 None if uniforms is None else uniforms[layer],
                 valid=given.valid,
                 bptt=bptt,
-                num_particles=count,
+                num_particles=num_particles,
                 particles=particles and last,
                 belief=not (particles and last),
             )

@@ -132,3 +132,19 @@ def check(options: CellOptions) -> None:
             "reset_after leaves no reset hidden state for gru_noise='reset' to read; "
             "take gru_noise='hidden'"
         )
+
+
+def refuse_unsupported(bidirectional: Any, proj_size: Any) -> None:
+    """Take torch.nn.LSTM's defaults of what a particle filter doesn't have; refuse the rest."""
+    if bidirectional:
+        raise ValueError(
+            "bidirectional=True is not supported: a filter's belief at a step knows the past only; "
+            "run a second layer over the reversed sequence"
+        )
+    if isinstance(proj_size, bool) or not isinstance(proj_size, int):
+        raise TypeError(f"proj_size should be of type int, got: {type(proj_size).__name__}")
+    if proj_size != 0:
+        raise ValueError(
+            f"proj_size={proj_size} is not supported: particles keep their whole hidden state; "
+            "put a torch.nn.Linear on the output"
+        )

@@ -21,6 +21,19 @@ from pfrnn.nn.options import CellOptions, resolve
 from pfrnn.nn.statistics import RunningStatistics
 
 
+def check_particles(count: Any) -> None:
+    """Refuse a number of particles that isn't one, in torch.nn.LSTM's wording for sizes.
+
+    Raises:
+        TypeError: not a whole number.
+        ConfigError: below 1.
+    """
+    if isinstance(count, bool) or not isinstance(count, int | torch.SymInt):
+        raise TypeError(f"num_particles should be of type int, got: {type(count).__name__}")
+    if count < 1:
+        raise ConfigError(f"num_particles: expected at least 1, got {count}")
+
+
 class ParticleParameters(nn.Module):
     """What PF-LSTM and PF-GRU cells own: their parameters and what is derived from them.
 
@@ -35,6 +48,7 @@ class ParticleParameters(nn.Module):
         **options: fields of :class:`pfrnn.nn.CellOptions`, laid over the preset.
 
     Raises:
+        TypeError: ``num_particles`` is not a whole number.
         ConfigError: an unknown option or a value out of range.
     """
 
@@ -55,8 +69,7 @@ class ParticleParameters(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        if num_particles < 1:
-            raise ConfigError(f"num_particles: expected at least 1, got {num_particles}")
+        check_particles(num_particles)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias_enabled = bias
@@ -164,8 +177,7 @@ class ParticleParameters(nn.Module):
 
     def _particles(self, num_particles: int | None) -> int:
         count = self.num_particles if num_particles is None else num_particles
-        if count < 1:
-            raise ConfigError(f"num_particles: expected at least 1, got {count}")
+        check_particles(count)
         if self.options.batch_norm == "particle_slot" and count != self.num_particles:
             raise ConfigError(
                 f"batch_norm='particle_slot' has one channel for each of {self.num_particles} "

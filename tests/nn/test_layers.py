@@ -314,5 +314,3 @@ def test_copies_and_what_lstm_code_asks_for(cls):
     layer.flatten_parameters()
     assert not layer.bidirectional
     assert layer.proj_size == 0
-    with pytest.raises(ConfigError, match="unknown option 'bidirectional'"):
-        cls(D, H, bidirectional=True, num_particles=K)
