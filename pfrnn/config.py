@@ -7,34 +7,34 @@ One file (``params.yaml``) holds every number that a result depends on. A tier i
 
 from __future__ import annotations
 
-import difflib
-import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from pfrnn.errors import ConfigError
+from pfrnn.strict import Layer
+from pfrnn.strict import Strict as Strict
+from pfrnn.strict import validate as validate
+from pfrnn.yamlfile import read_yaml
 
 TIERS = ("smoke", "quick", "quick_all", "gpu", "paper")
 SizeRule = Literal["fixed", "best"]
-
-
-class Strict(BaseModel):
-    """A frozen model that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+Size = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
 
 
 class Study(Strict):
     """What is run: the product of data sets, variants and size rules, less what is left out."""
 
-    datasets: tuple[str, ...] = Field(description="Data sets, by name.")
-    variants: tuple[str, ...] = Field(description="Variants, by name (pfrnn/variants.py).")
+    datasets: tuple[str, ...] = Field(min_length=1, description="Data sets, by name.")
+    variants: tuple[str, ...] = Field(
+        min_length=1, description="Variants, by name (pfrnn/variants.py)."
+    )
     size_rules: tuple[SizeRule, ...] = Field(
-        description="fixed: the paper's fixed sizes; best: also the search over sizes."
+        min_length=1,
+        description="fixed: the paper's fixed sizes; best: also the search over sizes.",
     )
     substitutes: tuple[str, ...] = Field(
         default=(),
@@ -55,10 +55,10 @@ class FixedSizes(Strict):
 class SearchSizes(Strict):
     """Latent sizes and particles searched under the size rule ``best``."""
 
-    pf: tuple[int, ...]
-    particles: tuple[int, ...]
-    lstm: tuple[int, ...]
-    gru: tuple[int, ...]
+    pf: tuple[Size, ...] = Field(min_length=1)
+    particles: tuple[Size, ...] = Field(min_length=1)
+    lstm: tuple[Size, ...] = Field(min_length=1)
+    gru: tuple[Size, ...] = Field(min_length=1)
 
 
 class Sizes(Strict):
@@ -83,7 +83,9 @@ class Network(Strict):
     encoder_localization: int = Field(ge=1)
     map_channels: int = Field(ge=1)
     embedding: int = Field(ge=1)
-    dropout: float = Field(ge=0, lt=1)
+    dropout: float = Field(
+        ge=0, lt=1, description="Share of the cell's output (particles' states) zeroed in training."
+    )
 
 
 class Filter(Strict):
@@ -109,16 +111,17 @@ class Bayesian(Strict):
     prior_log_sigma2: float
     posterior_rho_init: float
     sharpening: bool
+    sharpening_rate: float = Field(ge=0, description="Step along the batch's gradient.")
     prediction_samples: int = Field(ge=1)
 
 
 class Grid(Strict):
     """Training settings searched for every cell."""
 
-    learning_rate: tuple[float, ...] = Field(min_length=1)
-    batch_size: tuple[int, ...] = Field(min_length=1)
-    clip: tuple[float, ...] = Field(min_length=1, description="Bound on the gradient norm.")
-    l2: tuple[float, ...] = Field(min_length=1)
+    learning_rate: tuple[Positive, ...] = Field(min_length=1)
+    batch_size: tuple[Size, ...] = Field(min_length=1)
+    clip: tuple[Positive, ...] = Field(min_length=1, description="Bound on the gradient norm.")
+    l2: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1)
     halving: bool = Field(description="Successive halving inside a block; off in tier paper.")
 
 
@@ -203,80 +206,40 @@ def load_config(
     params: Path | str = "params.yaml",
     tier: str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    overrides_name: str = "overrides",
 ) -> Config:
     """Read params.yaml, lay the tier's overlay over it, then ``overrides``; validate the whole.
 
     Args:
         params: the base file. Overlays lie in ``workflow/tiers/`` beside it. Further files after
             commas are laid over the tier's overlay, in turn: ``params.yaml,mine.yaml``.
-        tier: the tier's name; the base file's ``tier`` when None.
+        tier: the tier's name; when None the last ``tier`` among the further files and overrides,
+            or else the base file's: what Snakemake does with ``--configfile mine.yaml``.
         overrides: further values, of the same shape as params.yaml.
+        overrides_name: where they come from, for messages.
 
     Raises:
-        ConfigError: a file is missing or not YAML, a key is unknown, a value has the wrong type.
+        ConfigError: a file is missing or not YAML, a key is unknown or stands twice, a value has
+            the wrong type.
     """
     path, *further = (Path(part) for part in str(params).split(","))
-    values = _read_yaml(path)
-    name = tier or values.get("tier")
+    base = Layer(str(path), read_yaml(path))
+    patches = [Layer(str(each), read_yaml(each)) for each in further]
+    patches.append(Layer(overrides_name, overrides or {}))
+    named = [layer for layer in (base, *patches) if "tier" in layer.values]
+    name = tier or (named[-1].values["tier"] if named else None)
     if name not in TIERS:
-        raise ConfigError(f"tier: expected one of {', '.join(TIERS)}, got {name!r}")
+        where = f"{named[-1].name}: " if named and tier is None else ""
+        raise ConfigError(f"{where}tier: expected one of {', '.join(TIERS)}, got {name!r}")
     overlay = path.parent / "workflow" / "tiers" / f"{name}.yaml"
-    for patch in (_read_yaml(overlay), *map(_read_yaml, further), overrides or {}):
-        values = merge(values, patch)
-    values["tier"] = name
-    return validate(Config, values, str(params))
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; run from the repository's root") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected a mapping at the top, got {type(values).__name__}")
-    return values
-
-
-ModelT = typing.TypeVar("ModelT", bound=BaseModel)
-
-
-def validate(model: type[ModelT], values: Mapping[str, Any], where: str) -> ModelT:
-    """Validate ``values``; report every fault with its key's path and, for a typo, a proposal.
-
-    Raises:
-        ConfigError: with one line a fault.
-    """
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        lines = [_describe(model, fault) for fault in error.errors()]
-        raise ConfigError(f"{where}:\n  " + "\n  ".join(lines)) from error
-
-
-def _describe(model: type[BaseModel], fault: Any) -> str:
-    location = fault["loc"]
-    path = ".".join(str(part) for part in location)
-    if fault["type"] == "extra_forbidden":
-        known = _fields_at(model, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-        return f"{path}: unknown key{hint}"
-    if fault["type"] == "missing":
-        return f"{path}: missing; add it"
-    return f"{path}: {fault['msg']}, got {fault['input']!r}"
-
-
-def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Names of the fields of the model that stands at ``location`` inside ``model``."""
-    current: Any = model
-    for part in location:
-        field = getattr(current, "model_fields", {}).get(part)
-        current = field.annotation if field is not None else None
-    return list(getattr(current, "model_fields", {}))
+    own = Layer(str(overlay), read_yaml(overlay))
+    if "tier" in own.values:
+        raise ConfigError(f"{overlay}: tier: the file's name says it; remove the key")
+    layers = [base, own, *patches]
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values = merge(values, layer.values)
+    return validate(Config, values | {"tier": name}, str(params), layers)
 
 
 def json_schema() -> dict[str, Any]:

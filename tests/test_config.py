@@ -60,6 +60,19 @@ def test_further_files_lie_over_the_tier_in_turn(params: Path) -> None:
         ({"filter": {"resampling": "hard"}}, ["filter.resampling", "'hard'"]),
         ({"grid": {"learning_rate": []}}, ["grid.learning_rate"]),
         ({"study": {"size_rules": ["largest"]}}, ["study.size_rules.0", "'largest'"]),
+        ({"study": {"variants": []}}, ["study.variants", "at least 1 item"]),
+        ({"study": {"datasets": []}}, ["study.datasets", "at least 1 item"]),
+        ({"sizes": {"best": {"pf": []}}}, ["sizes.best.pf", "at least 1 item"]),
+        ({"grid": {"batch_size": [32, 0]}}, ["grid.batch_size.1", "got 0"]),
+        ({"grid": {"clip": [0.0]}}, ["grid.clip.0", "greater than 0"]),
+        # What pydantic would convert without a word.
+        ({"training": {"patience": True}}, ["training.patience: expected a number", "True"]),
+        ({"training": {"patience": "3"}}, ["training.patience: expected a whole number", "'3'"]),
+        ({"training": {"patience": 3.0}}, ["training.patience: expected a whole number"]),
+        ({"grid": {"batch_size": [True]}}, ["grid.batch_size: expected a number", "[True]"]),
+        ({"filter": {"alpha": True}}, ["filter.alpha: expected a number", "True"]),
+        ({"grid": {"halving": 2}}, ["grid.halving: expected true or false", "got 2"]),
+        ({"grid": {"halving": "no"}}, ["grid.halving: expected true or false", "'no'"]),
     ],
 )
 def test_a_wrong_value_is_named(params: Path, patch: dict[str, object], words: list[str]) -> None:
@@ -67,6 +80,59 @@ def test_a_wrong_value_is_named(params: Path, patch: dict[str, object], words: l
         load_config(params, "smoke", patch)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_text_is_read_as_a_number_where_yaml_takes_a_number_for_text(params: Path) -> None:
+    assert yaml.safe_load("1e-4") == "1e-4"
+    config = load_config(params, "smoke", {"grid": {"learning_rate": ["1e-4"]}})
+    assert config.grid.learning_rate == (1e-4,)
+
+
+def test_a_fault_is_reported_under_the_file_that_has_it(params: Path) -> None:
+    mine, tier = params.parent / "mine.yaml", params.parent / "workflow" / "tiers" / "smoke.yaml"
+    mine.write_text("training: {patiens: 1, patience: 0}\n")
+    tier.write_text(tier.read_text() + "filtr: {}\n")
+    text = params.read_text()
+    params.write_text(text.replace("  bptt: 100", "  bpt: 100"))
+    with pytest.raises(ConfigError) as caught:
+        load_config(f"{params},{mine}", "smoke", {"loss": {"beta": -1}}, "the command line")
+    parts = {part.split(":\n")[0]: part for part in str(caught.value).split("\n/")}
+    named = {key.lstrip("/"): part for key, part in parts.items()}
+    assert "training.patiens: unknown key" in named[str(mine).lstrip("/")]
+    assert "training.patience: " in named[str(mine).lstrip("/")]
+    assert "filtr: unknown key; did you mean 'filter'" in named[str(tier).lstrip("/")]
+    assert "training.bpt: unknown key" in named[str(params).lstrip("/")]
+    assert "the command line:\n  loss.beta: " in str(caught.value)
+    # A key that is missing everywhere is the base file's.
+    assert str(caught.value).count("training.bptt: missing") == 1
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_lines(params: Path) -> None:
+    mine = params.parent / "mine.yaml"
+    mine.write_text("seed: 1\ntraining:\n  patience: 3\n  bptt: 5\n  patience: 4\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: line 5: the key 'patience' .* in line 3"):
+        load_config(f"{params},{mine}", "smoke")
+    mine.write_text("base: &base {patience: 3}\ntraining: {<<: *base, patience: 4}\n")
+    with pytest.raises(ConfigError, match="base: unknown key"):  # not twice: YAML's own merging
+        load_config(f"{params},{mine}", "smoke")
+
+
+def test_a_tier_named_by_a_file_on_top(params: Path) -> None:
+    """As Snakemake: --configfile's tier wins over params.yaml's, --config's over both."""
+    mine = params.parent / "mine.yaml"
+    mine.write_text("tier: smoke\n")
+    assert load_config(params).tier == "gpu"
+    smoke = load_config(f"{params},{mine}")
+    assert (smoke.tier, smoke.training.max_epochs) == ("smoke", 2)
+    assert load_config(f"{params},{mine}", "quick").tier == "quick"
+    assert load_config(params, overrides={"tier": "quick"}).tier == "quick"
+    mine.write_text("tier: smok\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: tier: expected one of smoke, .*got 'smok'"):
+        load_config(f"{params},{mine}")
+    tier = params.parent / "workflow" / "tiers" / "smoke.yaml"
+    tier.write_text("tier: gpu\n")
+    with pytest.raises(ConfigError, match=r"smoke\.yaml: tier: the file's name says it"):
+        load_config(params, "smoke")
 
 
 def test_all_faults_are_reported_at_once(params: Path) -> None:
@@ -86,10 +152,14 @@ def test_a_missing_key_is_named(params: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a: [1", "not valid YAML"), ("- 1\n", "expected a mapping at the top, got list")],
+    [
+        (b"a: [1", "not valid YAML"),
+        (b"- 1\n", "expected a mapping at the top, got list"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
 )
-def test_a_file_that_is_not_a_mapping(params: Path, text: str, words: str) -> None:
-    params.write_text(text)
+def test_a_file_that_is_not_a_mapping(params: Path, text: bytes, words: str) -> None:
+    params.write_bytes(text)
     with pytest.raises(ConfigError, match=words):
         load_config(params, "smoke")
 
@@ -99,6 +169,8 @@ def test_an_unknown_tier_and_a_missing_file(params: Path) -> None:
         load_config(params, "huge")
     with pytest.raises(ConfigError, match="no such file"):
         load_config(params.parent / "nothing.yaml")
+    with pytest.raises(ConfigError, match="a folder; expected a YAML file"):
+        load_config(params.parent)
 
 
 def test_overrides_of_a_data_set_go_through_the_same_models(params: Path) -> None:

@@ -23,6 +23,8 @@ SHARED = {
     "records",
     "variants",
     "provenance",
+    "strict",
+    "yamlfile",
 }
 
 # layer: the layers it may import besides itself and the shared modules; one that isn't listed

@@ -26,18 +26,22 @@ FilterRun = Callable[..., FilterOutput]
 
 
 class Randomness(NamedTuple):
-    """Random numbers of a filter.
+    """Random numbers of a step: a filter's, and dropout's.
 
     Attributes:
-        normal: (T, ..., N, K, H) standard normal, or the key of a fused loop's own numbers.
+        normal: (T, ..., N, K, H) standard normal, or the key of a fused loop's own numbers; None
+            without particles.
         uniform: (T, ..., N, K) in [0, 1), or a key; None without resampling.
         initial: (2, ..., N, K, H) in [0, 1), hidden and cell before the first step; None starts
             at zero.
+        dropout: factors of the cell's output, 0 or 1 / (1 - rate): (T', ..., N, K, H) of the
+            particles, (T', ..., N, H) of a plain cell's state; None drops nothing.
     """
 
-    normal: Any
-    uniform: Any
+    normal: Any = None
+    uniform: Any = None
     initial: Tensor | None = None
+    dropout: Tensor | None = None
 
 
 class CoreOutput(NamedTuple):
@@ -84,6 +88,8 @@ class PlainCore(nn.Module):
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's state only."""
         output = self.cell.unroll(x, valid=valid, bptt=self.bptt, update=False)
         belief = output.final.hidden.unsqueeze(0) if last else output.hidden
+        if randomness is not None and randomness.dropout is not None:
+            belief = belief * randomness.dropout
         return CoreOutput(belief, statistics=_statistics(output))
 
 
@@ -116,9 +122,9 @@ class ParticleCore(nn.Module):
         Raises:
             ValueError: there is no randomness: a filter without noise would be another model.
         """
-        if randomness is None:
+        if randomness is None or randomness.normal is None:
             raise ValueError("a particle core needs its random numbers, got None")
-        cell = self.cell
+        cell, dropout = self.cell, randomness.dropout
         given = None
         if cell.running is not None and not self.training:
             given = cell.running.given(len(x))
@@ -132,17 +138,21 @@ class ParticleCore(nn.Module):
             statistics=given,
             valid=valid,
             bptt=self.bptt,
-            particles=self.keep_particles and not last,
-            belief=not last,
+            particles=(self.keep_particles or dropout is not None) and not last,
+            belief=dropout is None and not last,
         )
         if last:
             final = output.final
             log_weights = final.log_weights.unsqueeze(0)
             particles: Tensor | None = final.hidden.unsqueeze(0)
-            belief = mean_particle(final.hidden, final.log_weights).unsqueeze(0)
         else:
             log_weights, particles = output.log_weights, output.hidden
-            belief = output.belief
+        if dropout is not None and particles is not None:
+            # After the loop: the filter itself goes on with whole particles.
+            particles = particles * dropout
+        belief = output.belief
+        if belief is None and particles is not None:
+            belief = mean_particle(particles, log_weights)
         return CoreOutput(
             belief,
             particles if self.keep_particles else None,

@@ -24,7 +24,7 @@ _LARGE_MAP = 27
 
 
 class NetworkSpec(NamedTuple):
-    """Everything that decides a network's structure."""
+    """Everything that decides a network's structure, and its dropout."""
 
     task: str
     inputs: int
@@ -43,6 +43,7 @@ class NetworkSpec(NamedTuple):
     keep_particles: bool
     map_channels: int = 0
     map_cells: tuple[tuple[int, ...], ...] = ()
+    dropout: float = 0.0
 
 
 class NetworkOutput(NamedTuple):
@@ -110,7 +111,7 @@ class ExperimentNetwork(nn.Module):
         Args:
             x: (T, ..., N, D), or token ids (T, ..., N).
             valid: (T, ..., N) bool; None when nothing is padded.
-            randomness: noise and uniforms of a particle filter.
+            randomness: noise and uniforms of a particle filter, and dropout's mask.
 
         Raises:
             ConfigError: a sequence is longer than the network was built for.

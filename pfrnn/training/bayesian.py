@@ -17,6 +17,7 @@ from pfrnn.nn.bayesian import (
     sharpen,
     split_posterior,
 )
+from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights, member_loss
@@ -26,9 +27,7 @@ from pfrnn.training.optimiser import Stacked
 from pfrnn.training.path import PlainPath, Predicted
 from pfrnn.training.population import Population
 
-# Posterior sharpening (an option): step along the batch's gradient, and the standard deviation
-# around the sharpened weights, both as in the paper's experiments.
-SHARPENING_RATE = 0.02
+# Posterior sharpening (an option): the standard deviation around the sharpened weights.
 SHARPENING_SIGMA = 0.02
 
 
@@ -96,10 +95,12 @@ class BayesianPath(PlainPath):
         means, rhos = split_posterior(leaves)
         weights = sample_weights(means, rhos, self._noise(means, members, axes))
         divergence = kl_sample(weights, means, rhos, self.prior, lead=1)
+        # One mask a step: the sharpening's gradient and the loss see the same network.
+        mask = self._training_randomness(members, axes, batch)
         if self.settings.sharpening:
-            weights, extra = self._sharpened(weights, population, members, batch, axes)
+            weights, extra = self._sharpened(weights, population, members, batch, axes, mask)
             divergence = divergence + extra
-        predicted = self.forward(weights, population.buffers, batch, None, True)
+        predicted = self.forward(weights, population.buffers, batch, mask, True)
         return predicted._replace(loss=predicted.loss + divergence / self.sequences)
 
     def _sharpened(
@@ -109,16 +110,18 @@ class BayesianPath(PlainPath):
         members: Sequence[Member],
         batch: Batch,
         axes: Sequence[str | int],
+        mask: Randomness | None,
     ) -> tuple[Stacked, Tensor]:
         """Sharpened weights and KL(q(theta | phi, batch) || p(theta | phi))."""
-        _, loss = self.forward(weights, population.buffers, batch, None, True)
+        _, loss = self.forward(weights, population.buffers, batch, mask, True)
         gradients = torch.autograd.grad(loss.sum(), list(weights.values()), retain_graph=True)
         named = dict(zip(weights, (gradient.detach() for gradient in gradients), strict=True))
-        moved = sharpen(weights, named, SHARPENING_RATE)
+        rate = self.settings.sharpening_rate
+        moved = sharpen(weights, named, rate)
         noise = self._noise(moved, members, (*axes, "sharpened"))
         drawn = {name: value + SHARPENING_SIGMA * noise[name] for name, value in moved.items()}
         shifts = torch.stack([g.square().flatten(1).sum(1) for g in named.values()]).sum(0)
-        return drawn, shifts * SHARPENING_RATE**2 / (2 * SHARPENING_SIGMA**2)
+        return drawn, shifts * rate**2 / (2 * SHARPENING_SIGMA**2)
 
     def predict(
         self,

@@ -11,13 +11,13 @@ from torch import Tensor
 from pfrnn.config import Training
 from pfrnn.kernels.dispatch import Choice
 from pfrnn.kernels.errors import KernelError
-from pfrnn.kernels.noise import NoiseKey
+from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import NetworkSpec
 from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights
 from pfrnn.training.members import Member
-from pfrnn.training.noise import step_seed
+from pfrnn.training.noise import dropout_factors, step_seed
 from pfrnn.training.optimiser import Hyper
 from pfrnn.training.path import PlainPath, Predicted
 from pfrnn.training.population import Population
@@ -88,8 +88,28 @@ class FusedPath(PlainPath):
     ) -> Randomness | None:
         if not self._fused:
             return super()._randomness(members, axes, batch)
+        key = self._key(members, axes, batch.x.device)
+        uniform = key if self.spec.filter.resampling != "none" else None
+        return Randomness(key, uniform)
+
+    def _dropout(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Tensor:
+        """As the plain path's, from the kernels' generator: no step waits for the host."""
+        if not self._fused:
+            return super()._dropout(members, axes, batch)
+        *use, step = axes
+        key = self._key(members, (*use, "dropout", step), batch.x.device)
+        sizes = (self.spec.particles, self.spec.hidden)
+        steps = 1 if self.spec.task == "classification" else len(batch.x)
+        uniform = fill_uniform(key, steps, batch.x.shape[2], sizes[0] * sizes[1])
+        return dropout_factors(uniform, self.spec.dropout).unflatten(-1, sizes)
+
+    def _key(
+        self, members: Sequence[Member], axes: Sequence[str | int], device: torch.device
+    ) -> NoiseKey:
+        """Key of a step's numbers: the members' seeds for the use, and the step."""
         *use, step = axes if isinstance(axes[-1], int) else (*axes, 0)
-        device = batch.x.device
         if self._steps is None:
             self._steps = torch.arange(_STEPS, device=device)
         place = int(step)
@@ -105,6 +125,4 @@ class FusedPath(PlainPath):
                 self._seeds.clear()
             seeds = [step_seed(member, *use) for member in members]
             self._seeds[name] = torch.tensor(seeds, dtype=torch.int64, device=device)
-        key = NoiseKey(self._seeds[name], number)
-        uniform = key if self.spec.filter.resampling != "none" else None
-        return Randomness(key, uniform)
+        return NoiseKey(self._seeds[name], number)

@@ -1,4 +1,4 @@
-"""Random numbers of a population's filter: each member's own, whoever shares its block.
+"""Random numbers of a population's steps: each member's own, whoever shares its block.
 
 Every step's numbers come from a generator seeded with (member's seed, what for, epoch, step), so
 nothing about the generators needs to be saved for an exact resume, and a member trained alone
@@ -81,6 +81,52 @@ def draw(
             for drawn in (normal, uniform, initial)
         )
     )
+
+
+def draw_dropout(
+    members: Sequence[Member],
+    axes: Sequence[str | int],
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+    rate: float,
+    device: torch.device,
+    steps: int | None = None,
+) -> Tensor:
+    """Draw dropout's factors for every member, from another seed than its noise.
+
+    Args:
+        members: M of them.
+        axes: names the use; part of every seed.
+        lengths: steps of each member's own mask.
+        sizes: of one step's mask: (N, K, H), or (N, H).
+        rate: share of factors that are 0, in [0, 1).
+        device: where the numbers are made; a CPU and a GPU make different ones.
+        steps: T', the longest length when None; steps beyond a member's own are padding, and 0.
+
+    Returns:
+        (T', M, *sizes): see :func:`dropout_factors`.
+    """
+    seeds = [step_seed(member, *axes, "dropout") for member in members]
+    keys = dict.fromkeys(zip(seeds, lengths, strict=True))
+    unique = {key: place for place, key in enumerate(keys)}
+    uniform = torch.zeros(len(unique), steps or max(lengths), *sizes, device=device)
+    generator = torch.Generator(device)
+    for (seed, length), place in unique.items():
+        generator.manual_seed(seed)
+        uniform[place, :length].uniform_(generator=generator)
+    return _spread(dropout_factors(uniform, rate), seeds, lengths, unique).transpose(0, 1)
+
+
+def dropout_factors(uniform: Tensor, rate: float) -> Tensor:
+    """Turn uniforms in [0, 1) into factors: 0 with probability ``rate``, else 1 / (1 - rate).
+
+    The factors' mean is 1, so that nothing changes its scale in evaluation, where none are used.
+
+    Example:
+        >>> dropout_factors(torch.tensor([0.1, 0.5, 0.9]), 0.5)
+        tensor([0., 2., 2.])
+    """
+    return (uniform >= rate).to(uniform.dtype) / (1.0 - rate)
 
 
 def _spread(

@@ -21,7 +21,7 @@ from pfrnn.nn.networks import ExperimentNetwork, NetworkOutput, NetworkSpec
 from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights, member_loss
 from pfrnn.training.members import Member
-from pfrnn.training.noise import NoiseShape, draw
+from pfrnn.training.noise import NoiseShape, draw, draw_dropout
 from pfrnn.training.optimiser import Hyper, Stacked, rmsprop
 from pfrnn.training.population import Population
 
@@ -90,6 +90,28 @@ class PlainPath:
         """Whether L2 acts on a parameter."""
         return True
 
+    def _training_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Randomness | None:
+        """A training step's numbers: those of :meth:`_randomness`, and dropout's mask."""
+        drawn = self._randomness(members, axes, batch)
+        if self.spec.dropout == 0:
+            return drawn
+        mask = self._dropout(members, axes, batch)
+        return (Randomness() if drawn is None else drawn)._replace(dropout=mask)
+
+    def _dropout(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Tensor:
+        """Factors of the cell's output, (T', M, N, K, H) or (T', M, N, H); T' is 1 for classes."""
+        spec = self.spec
+        steps, lengths = len(batch.x), list(batch.lengths)
+        if spec.task == "classification":
+            steps, lengths = 1, [1] * len(members)
+        particles = (spec.particles,) if spec.kind == "particle" else ()
+        sizes = (batch.x.shape[2], *particles, spec.hidden)
+        return draw_dropout(members, axes, lengths, sizes, spec.dropout, batch.x.device, steps)
+
     def _randomness(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
     ) -> Randomness | None:
@@ -133,7 +155,7 @@ class PlainPath:
         axes: Sequence[str | int],
     ) -> Predicted:
         """Run a training batch with the noise that ``axes`` name."""
-        randomness = self._randomness(members, axes, batch)
+        randomness = self._training_randomness(members, axes, batch)
         return self.forward(leaves, population.buffers, batch, randomness, True)
 
     def train_step(

@@ -53,6 +53,7 @@ def network_spec(
         keep_particles=variant.elbo_loss and config.loss.beta > 0,
         map_channels=net.map_channels,
         map_cells=cells,
+        dropout=net.dropout,
     )
 
 

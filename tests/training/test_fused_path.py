@@ -38,7 +38,7 @@ from pfrnn.training.path import PlainPath
 from pfrnn.training.population import new_population
 from tests.training.test_population import world
 
-problem, plain = world(Path({folder!r}), {name!r}, {model!r})
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, network={{"dropout": {dropout!r}}})
 fused = particle_path(plain, torch.device("cpu"))
 assert isinstance(fused, FusedPath), fused.reason
 
@@ -52,6 +52,9 @@ class Given(PlainPath):
             fill_normal(key, steps, sequences, particles, hidden),
             fill_uniform(key, steps, sequences, particles),
         )
+
+    def _dropout(self, members, axes, batch):
+        return fused._dropout(members, axes, batch)
 
 given = Given(plain.spec, plain.weights, plain.training)
 members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
@@ -79,15 +82,17 @@ print("equal")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("name", "model", "dropout"),
     [
-        ("toy_regression", "pf_lstm"),
-        ("toy_classes", "pf_gru"),
-        ("toy_regression", "pf_lstm_noelbo"),
+        ("toy_regression", "pf_lstm", 0.0),
+        ("toy_classes", "pf_gru", 0.5),
+        ("toy_regression", "pf_lstm_noelbo", 0.5),
     ],
 )
-def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, model):
-    code = CHILD.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, model, dropout):
+    code = CHILD.format(
+        root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, dropout=dropout
+    )
     environment = {"TRITON_INTERPRET": "1", "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -18,8 +18,10 @@ from pfrnn.training.trainer import BlockTrainer
 
 from . import toys
 
-# A checkpoint after every step; the same settings whether killed or not.
+# A checkpoint after every step; the same settings whether killed or not. Dropout, so that its
+# numbers, too, must come again.
 PATCH = {
+    "network": {"dropout": 0.3},
     "study": {"datasets": ["toy_regression"], "variants": ["pf_lstm"]},
     "execution": {"checkpoint_minutes": 1e-6},
     "training": {"max_epochs": 4},

@@ -21,6 +21,7 @@ from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
 from pfrnn.runlock import begin_run
 from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
+from pfrnn.yamlfile import read_yaml
 
 
 wildcard_constraints:
@@ -62,6 +63,18 @@ def start(wildcards):
 def overrides():
     """The part of `config` that changes parameters: all but the workflow's own keys."""
     return {key: value for key, value in config.items() if key not in ("tier", "strict", "fetched")}
+
+
+def overrides_name():
+    """Where `config` comes from, for messages."""
+    return " or ".join([*map(str, workflow.configfiles), "--config"])
+
+
+def check_configfiles():
+    """Refuse a key that stands twice: Snakemake's own reading lets the second one win."""
+    for name in workflow.configfiles if workflow.is_main_process else []:
+        if Path(name).suffix != ".json":
+            read_yaml(Path(name))
 
 
 def asked(key):
@@ -224,7 +237,10 @@ BEGUN = []
 # the image's checkout, from which the package is installed too.
 HOME = Path() if Path("params.yaml").is_file() else Path(pfrnn.__file__).parents[1]
 try:
-    CONFIG = load_config(HOME / "params.yaml", config.get("tier"), overrides())
+    check_configfiles()
+    CONFIG = load_config(
+        HOME / "params.yaml", config.get("tier"), overrides(), overrides_name()
+    )
     # Substitutes included: what may run.
     WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
     SETS = WHOLE_PLAN.protocols
