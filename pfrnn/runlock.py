@@ -70,6 +70,8 @@ def unlock(folder: Path | str = ".") -> list[Path]:
     Raises:
         PfrnnError: a run is alive in this folder; nothing was removed.
     """
+    if not (Path(folder) / LOCK).parent.is_dir():
+        return []  # Snakemake never ran here: nothing to remove, and no folder to make
     handle = hold(folder)
     if handle is None:
         raise _alive(folder)

@@ -36,7 +36,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parsed = build_parser().parse_args(arguments)
+    try:
+        parsed = build_parser().parse_args(arguments)
+        return _run(parsed)
+    except ModuleNotFoundError as error:
+        package = (error.name or "pfrnn").split(".")[0]
+        if package == "pfrnn":
+            raise
+        # The layers need torch alone; the commands need the study's extras.
+        print(
+            f"pfrnn: the Python package of {package!r} is not installed; the commands need "
+            "more than the layers: pip install 'pfrnn[workflow]'",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _run(parsed: argparse.Namespace) -> int:
     try:
         return int(parsed.run(parsed) or 0)
     except PfrnnError as error:

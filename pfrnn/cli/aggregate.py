@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from pfrnn.config import TIERS
+from pfrnn.cli._options import add_study_options
 
 
 def add_parser(commands: Any) -> None:
@@ -19,9 +18,7 @@ def add_parser(commands: Any) -> None:
         "are not the configuration's is refused.",
         epilog="Example: pfrnn aggregate --tier quick",
     )
-    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
-    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
-    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    add_study_options(parser)
     parser.add_argument(
         "--missing",
         action="append",
@@ -36,12 +33,16 @@ def add_parser(commands: Any) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Aggregate; say what is absent."""
     from pfrnn.cli._plan import planned
+    from pfrnn.cli.report import missing_sets
+    from pfrnn.data.registry import dataset
     from pfrnn.evaluation.aggregate import aggregate
     from pfrnn.evaluation.compared import write_compared
 
     plan, places = planned(parsed)
-    missing = [entry.partition("=")[0] for entry in parsed.missing]
-    done = aggregate(plan, places.results, missing)
+    missing = missing_sets(parsed.missing)
+    for name in missing:
+        dataset(name)  # an unknown name would leave nothing out, silently
+    done = aggregate(plan, places.results, list(missing))
     write_compared(plan, places.results)
     for final_id in done.absent:
         print(f"absent: {final_id}", file=sys.stderr)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pfrnn.config import TIERS
+from pfrnn.cli._options import add_study_options
 from pfrnn.plan import Cell, Plan, load_plan
 from pfrnn.variants import variant
 from pfrnn.workload import Sizes, dataset_sizes, rate_in_words, workload
@@ -44,8 +44,7 @@ def add_parser(commands: Any) -> None:
         "several tables need is counted in each of their lines and once in the total.",
         epilog="Example: pfrnn grid --tier paper --json",
     )
-    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
-    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
+    add_study_options(parser, results=False)
     parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
     parser.add_argument("--json", action="store_true", help="all counts and all ids, as JSON")
     parser.set_defaults(run=run)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from pfrnn.config import TIERS
+from pfrnn.cli._options import add_study_options
 
 
 def add_parser(commands: Any) -> None:
@@ -18,9 +17,7 @@ def add_parser(commands: Any) -> None:
         epilog="Example: pfrnn select selection/air/pf_lstm-fixed-0123456789.json --tier quick",
     )
     parser.add_argument("selection", help="the selection's id, its file below the results")
-    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
-    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
-    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    add_study_options(parser)
     parser.set_defaults(run=run)
 
 

@@ -7,7 +7,7 @@ import collections
 from pathlib import Path
 from typing import Any
 
-from pfrnn.config import TIERS
+from pfrnn.cli._options import add_study_options
 
 _SHOWN = 20
 
@@ -21,9 +21,7 @@ def add_parser(commands: Any) -> None:
         "last line of each failed job's log. Reads files only, so it works while Snakemake runs.",
         epilog="Example: pfrnn status --tier quick",
     )
-    parser.add_argument("--params", default="params.yaml", help="parameters (default: %(default)s)")
-    parser.add_argument("--tier", choices=TIERS, help="default: the tier that params.yaml names")
-    parser.add_argument("--results", type=Path, help="default: results/TIER")
+    add_study_options(parser)
     parser.set_defaults(run=run)
 
 

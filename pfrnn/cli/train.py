@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from pfrnn.config import TIERS
+from pfrnn.cli._options import add_job_options
 
 
 def add_parser(commands: Any) -> None:
@@ -20,11 +19,7 @@ def add_parser(commands: Any) -> None:
         "(pfrnn grid --tier quick --json lists the ids)",
     )
     parser.add_argument("block", help="the block's id, its folder below the results")
-    parser.add_argument("--tier", choices=TIERS, help="default: the tier of params.yaml")
-    parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
-    parser.add_argument("--results", type=Path, help="default: results/TIER")
-    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: params.yaml)")
+    add_job_options(parser)
     parser.set_defaults(run=run)
 
 

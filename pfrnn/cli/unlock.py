@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 
@@ -21,8 +22,11 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Remove stale locks and say so."""
+    from pfrnn.errors import ConfigError
     from pfrnn.runlock import unlock
 
+    if not Path(arguments.folder).is_dir():
+        raise ConfigError(f"--folder {arguments.folder}: no such folder")
     removed = unlock(arguments.folder)
     for path in removed:
         print(f"removed the stale lock {path}")

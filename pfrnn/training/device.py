@@ -17,7 +17,7 @@ def open_device(execution: Execution, asked: str | None = None) -> torch.device:
         asked: overrides ``execution.device``.
 
     Raises:
-        ConfigError: CUDA is asked for and absent.
+        ConfigError: the CUDA device that is asked for is absent.
     """
     torch.set_num_threads(execution.threads)
     name = asked or execution.device
@@ -25,7 +25,13 @@ def open_device(execution: Execution, asked: str | None = None) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
-    return torch.device(name)
+    device = torch.device(name)
+    if (device.index or 0) > 0 and device.index >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices here, counted "
+            "from 0"
+        )
+    return device
 
 
 def peak_memory(device: torch.device) -> int:

@@ -1,0 +1,118 @@
+"""What the commands share: their options, and a cure in every refusal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pfrnn.cli import build_parser, main
+
+ROOT = Path(__file__).parents[1]
+
+# As after `pip install pfrnn`: torch is there, the study's extras are not.
+WITHOUT_EXTRAS = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from pfrnn.cli import main
+sys.exit(main({arguments!r}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments"),
+    [
+        (["pydantic", "yaml", "numpy"], ["datasets"]),
+        (["pydantic"], ["--help"]),
+    ],
+)
+def test_without_the_extras_the_cure_is_named(tmp_path, names, arguments) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS.format(names=set(names), arguments=arguments)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'pfrnn[workflow]'" in done.stderr
+    assert any(f"'{name}'" in done.stderr for name in names)
+    assert "Traceback" not in done.stderr
+
+
+def test_so_it_is_when_a_command_runs(monkeypatch, capsys) -> None:
+    def needy(parsed):
+        raise ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
+
+    monkeypatch.setattr("pfrnn.cli.datasets.run", needy)
+    assert main(["datasets"]) == 2
+    assert "'pandas'" in capsys.readouterr().err
+
+
+def test_a_missing_module_of_our_own_is_no_matter_of_extras(monkeypatch) -> None:
+    def broken(parsed):
+        raise ModuleNotFoundError("No module named 'pfrnn.gone'", name="pfrnn.gone")
+
+    monkeypatch.setattr("pfrnn.cli.datasets.run", broken)
+    with pytest.raises(ModuleNotFoundError, match=r"pfrnn\.gone"):
+        main(["datasets"])
+
+
+@pytest.mark.parametrize("command", ["train", "final"])
+@pytest.mark.parametrize("device", ["foo", "cuda:", "cuda:x", "mps"])
+def test_an_unknown_device_is_a_usage_error(command, device, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build_parser().parse_args([command, "an/id", "--device", device])
+    assert stop.value.code == 2
+    assert f"expected auto, cpu, cuda or cuda:NUMBER, got '{device}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:1"])
+def test_known_devices_are_taken_as_they_are(device) -> None:
+    assert build_parser().parse_args(["train", "an/id", "--device", device]).device == device
+
+
+def test_a_cuda_device_that_the_machine_lacks(monkeypatch) -> None:
+    from pfrnn.config import load_config
+    from pfrnn.errors import ConfigError
+    from pfrnn.training.device import open_device
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    execution = load_config(ROOT / "params.yaml", "smoke").execution
+    assert open_device(execution, "cuda:1").index == 1
+    with pytest.raises(ConfigError, match="'cuda:2': torch sees 2 CUDA devices"):
+        open_device(execution, "cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("foo=no such file", "unknown data set 'foo'"),
+        ("mase10=no such file", "did you mean 'maze10'"),
+        ("maze10", "--missing: expected SET=REASON, got 'maze10'"),
+    ],
+)
+def test_a_missing_set_must_be_one(missing, words, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    options = ["--tier", "smoke", "--results", str(tmp_path), "--missing", missing]
+    assert main(["aggregate", *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_unlock_needs_a_folder_and_makes_none(tmp_path, capsys) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert main(["unlock", "--folder", str(nowhere)]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main(["unlock", "--folder", str(tmp_path)]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
