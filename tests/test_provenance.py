@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
+import io
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -37,10 +40,58 @@ def package(tmp_path: Path) -> Path:
 def digest(root: Path, *entries: str) -> str:
     """The digest, computed anew (both steps are cached within a process)."""
     source_digest.cache_clear()
-    from pfrnn.provenance import _file_meaning
+    from pfrnn.provenance import _file_meaning, _parsed
 
     _file_meaning.cache_clear()
+    _parsed.cache_clear()
     return source_digest(*entries, root=root)
+
+
+def by_pythons_tokenizer(text: str) -> str:
+    """The meaning of a source again, slowly: comments from the tokenizer, every node looked at."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(text)):
+        holds = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if holds and ast.get_docstring(node, clean=False) is not None:
+            for row in range(node.body[0].lineno - 1, node.body[0].end_lineno):
+                lines[row] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+HARD = r"""
+a = '#' "#" '''# " ''' + r"\\"  # a comment with 'quotes'
+b = rb'\\'  # "
+async def f(x=lambda: '#'):
+    '''A docstring # with one.'''
+    match x:
+        case {"#": y}:  # '
+            class C:
+                "Another."
+                z = f"{y}#{y!r:>{4}}"  # end
+    try:
+        import pfrnn.one
+    except* ValueError:
+        with x:
+            import pfrnn.two  # '''
+    finally:
+        '''No docstring, # kept.'''
+"""
+
+
+def test_meaning_is_what_pythons_tokenizer_sees() -> None:
+    from pfrnn.provenance import _statements
+
+    files = list((Path(__file__).parents[1] / "pfrnn").rglob("*.py"))
+    assert len(files) > 150
+    for text in (HARD, *(path.read_text(encoding="utf-8") for path in files)):
+        assert meaningful_source(text) == by_pythons_tokenizer(text)
+        tree = ast.parse(text)
+        every = {node for node in ast.walk(tree) if isinstance(node, ast.stmt)}
+        assert set(_statements(tree)) == every
 
 
 def test_closure_follows_imports_also_inside_functions(package: Path) -> None:

@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SMOKE = Path("workflow", "tiers", "smoke.yaml")
+# Enough for what the workflow does with a variant; test_run.py has all of them once.
+FEW = "variants: [lstm, gru, pf_lstm, pf_gru]"
 PARTS = ("Snakefile", "params.yaml", "pfrnn", "profiles", "workflow")
 
 
 class Copy:
-    """A working copy of the repository."""
+    """A working copy of the repository, its smoke tier cut down to four variants."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,6 +32,19 @@ class Copy:
                 shutil.copytree(source, folder / part, ignore=ignore, symlinks=True)
             else:
                 shutil.copy(source, folder / part)
+        tier = folder / SMOKE
+        text, found = re.subn(r"variants: \[[^]]*\]", FEW, tier.read_text(encoding="utf-8"))
+        if found != 1:
+            raise ValueError(f"{tier}: expected one list of variants, found {found}")
+        tier.write_text(text, encoding="utf-8")
+
+    def again(self, folder: Path) -> Copy:
+        """Copy this copy, with all that ran in it, to another folder."""
+        # copytree keeps times; a real move does too.
+        shutil.copytree(self.folder, folder, symlinks=True)
+        copied = object.__new__(Copy)
+        copied.folder = folder
+        return copied
 
     def snakemake(
         self, *arguments: str, tier: str = "smoke", **environment: str

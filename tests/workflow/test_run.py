@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from _copy import ROOT, SMOKE, parse_jobs
 
 from pfrnn.files import read_json
 from pfrnn.records import RESULT_COLUMNS
+from pfrnn.variants import VARIANTS
 
 pytestmark = pytest.mark.slow
 
@@ -145,3 +149,34 @@ def test_without_snakemakes_metadata_a_changed_parameter_still_replans(finished)
     finally:
         aside.rename(metadata)
     assert (jobs["train"], jobs["finalise"], jobs["aggregate"], jobs["report"]) == (4, 4, 1, 1)
+
+
+def test_every_variant_fills_its_rows(finished, tmp_path: Path) -> None:
+    """The tier as the repository has it, on top of the four variants that have run."""
+    whole = finished.again(tmp_path / "whole")
+    shutil.copy(ROOT / SMOKE, whole.folder / SMOKE)
+    done = whole.snakemake("--cores", "2", "reports")
+    assert done.returncode == 0, done.stdout
+    jobs = parse_jobs(done.stdout)
+    # An ensemble's search is its single model's, which is there; its final isn't.
+    new = len(VARIANTS) - 4
+    assert (jobs["train"], jobs["select"], jobs["finalise"]) == (new - 2, new, new)
+    results = whole.folder / "results" / "smoke"
+    with (results / "results.csv").open() as source:
+        assert {row["variant"] for row in csv.DictReader(source)} == set(VARIANTS)
+    with (results / "report" / "tables" / "cells.csv").open() as source:
+        cells = list(csv.DictReader(source))
+    filled = {
+        table: {row["variant"] for row in cells if row["table"] == table and row["n"] != "0"}
+        for table in ("3", "4", "5")
+    }
+    ablations = {name for name in VARIANTS if name.startswith("pf_lstm_")}
+    assert filled["5"] == ablations | {"lstm_bnrelu"}
+    assert filled["4"] == {
+        "pf_lstm",
+        "pf_gru",
+        "bayes_lstm",
+        "bayes_gru",
+        "lstm_ensemble",
+        "gru_ensemble",
+    }
