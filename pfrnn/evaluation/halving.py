@@ -38,13 +38,15 @@ class Replay(NamedTuple):
 
     Attributes:
         full: the full search's winner.
-        halved: the winner among halving's survivors.
-        regret: the halved winner's score minus the full winner's, at least 0.
+        halved: halving's winner, by the best score that each member reached before it was dropped.
+        score: the full winner's score.
+        regret: what the halved winner's score is worse than that, at least 0.
         share: epochs that halving would have trained, as a share of the full search's.
     """
 
     full: int
     halved: int
+    score: float
     regret: float
     share: float
 
@@ -79,4 +81,4 @@ def replay(history: Sequence[Mapping[str, float]], max_epochs: int) -> Replay:
     reached = {member: best(member, spent[member]) for member in curves}
     halved = min(reached, key=lambda member: (reached[member], member))
     share = sum(spent.values()) / sum(lengths.values())
-    return Replay(full, halved, finals[halved] - finals[full], share)
+    return Replay(full, halved, finals[full], reached[halved] - finals[full], share)

@@ -106,7 +106,7 @@ GAPS: tuple[Gap, ...] = (
     Gap(
         "Dropout",
         "Searched for the mazes, without values.",
-        "network.dropout, a named constant.",
+        "network.dropout on the cell's output, a named constant.",
     ),
     Gap(
         "Sizes searched for LSTM and GRU",

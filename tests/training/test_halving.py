@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 
+from pfrnn.cli import main
 from pfrnn.evaluation.halving import dropped, replay, rungs
 from pfrnn.evaluation.selection import read_candidates
 from pfrnn.training.block import train_block
@@ -66,3 +68,51 @@ def test_a_block_with_halving_trains_as_the_replay_of_the_full_block_says(tmp_pa
     expected = replay(rows, 8)
     assert members[expected.halved].status == "completed"
     assert expected.share == (1 + 1 + 2 + 8) / 32
+
+
+def test_the_report_counts_the_winners_that_halving_keeps(tmp_path, capsys, monkeypatch):
+    """Two blocks of one cell, their histories written by hand over real records."""
+    patch = {
+        "study": {"datasets": ["maze10"], "variants": ["gru"]},
+        "grid": {"batch_size": [10, 15]},
+        "training": {"max_epochs": 8, "patience": 8},
+    }
+    plan = toys.study(patch)
+    places = toys.prepared_places(plan, tmp_path)
+    keeps = {0: [5.0, 4.0, 3.0, 2.0, 2.0, 2.0, 2.0, 2.0], 1: [6.0] * 8}
+    misses = {0: [5.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0, 2.5], 1: [6.0] * 7 + [1.5]}
+    for block, curves in zip(plan.blocks, (keeps, misses), strict=True):
+        train_block(plan, block.id, places)
+        with (places.results / block.id / "history.csv").open("w", newline="") as target:
+            writer = csv.DictWriter(target, ["member", "epoch", "val_score"])
+            writer.writeheader()
+            writer.writerows(history(curves))
+    monkeypatch.setattr("pfrnn.cli._plan.load_plan", lambda params, tier: plan)
+    options = ["--results", str(places.results)]
+    assert main(["halving", "--json", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    first, second = (found["blocks"][block.id] for block in plan.blocks)
+    assert (first["full"], first["halved"], first["regret"]) == (0, 0, 0.0)
+    assert (second["full"], second["halved"], second["score"], second["regret"]) == (1, 0, 1.5, 1.0)
+    total = found["total"]
+    assert (total["blocks"], total["winner_kept"], total["largest_regret"]) == (2, 1, 1.0)
+    assert total["share_of_epochs"] == (8 + 1) / 16
+    # The full search takes the second block's late bloomer; halving takes the first block's.
+    assert found["selections"] == {"agreeing": 0, "cells": 1}
+    assert main(["halving", *options]) == 0
+    out = capsys.readouterr().out
+    assert "in 1 of 2 blocks and in 0 of 1 selections over blocks, with 56% of the epochs" in out
+    (places.results / plan.blocks[1].id / "run.json").unlink()
+    assert main(["halving", *options]) == 0
+    assert "in 1 of 1 blocks and in 0 of 0 selections" in capsys.readouterr().out
+
+
+def test_the_report_needs_a_full_search(tmp_path, capsys, monkeypatch):
+    for patch, words in (
+        ({"grid": {"halving": True}}, "not searched in full"),
+        ({}, "no finished block of more than one member"),
+    ):
+        plan = toys.study(patch)
+        monkeypatch.setattr("pfrnn.cli._plan.load_plan", lambda params, tier, plan=plan: plan)
+        assert main(["halving", "--results", str(tmp_path)]) in (1, 2)
+        assert words in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""How successive halving would have done on the blocks of a tier that was searched in full."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pfrnn.errors import ConfigError, RecordError
+from pfrnn.evaluation.halving import Replay, replay
+from pfrnn.evaluation.record import check_record
+from pfrnn.files import digest_of
+from pfrnn.plan import Plan, block_parameters
+
+_READ = ("member", "epoch", "val_score")
+
+
+class Replayed(NamedTuple):
+    """One block's replay."""
+
+    dataset: str
+    block_id: str
+    members: int
+    found: Replay
+
+
+def replay_tier(plan: Plan, results: Path) -> list[Replayed]:
+    """Replay halving on every finished block of more than one member.
+
+    Raises:
+        ConfigError: the tier was searched with halving.
+        RecordError: no block is finished, or one belongs to other parameters.
+    """
+    rows = []
+    for block in plan.blocks:
+        config = plan.config.for_dataset(block.dataset)
+        if config.grid.halving:
+            raise ConfigError(
+                "grid.halving is on: these blocks were not searched in full, so there is nothing "
+                "to compare with; run a tier with `grid: {halving: false}`"
+            )
+        folder = results / block.id
+        if len(block.settings) < 2 or not (folder / "run.json").is_file():
+            continue
+        check_record(folder, digest_of(block_parameters(plan, block)))
+        with (folder / "history.csv").open(encoding="utf-8", newline="") as source:
+            history = [{key: float(row[key]) for key in _READ} for row in csv.DictReader(source)]
+        found = replay(history, config.training.max_epochs)
+        if math.isfinite(found.score):  # else all members diverged: there is no winner to find
+            rows.append(Replayed(block.dataset, block.id, len(block.settings), found))
+    if not rows:
+        raise RecordError(f"{results}: no finished block of more than one member; run the tier")
+    return rows
+
+
+def cells_agreeing(plan: Plan, rows: Sequence[Replayed]) -> tuple[int, int]:
+    """Count cells whose selection over all their blocks would have been the same member.
+
+    Returns:
+        Cells that agree, and cells whose blocks are all there.
+    """
+    by_block = {row.block_id: row.found for row in rows}
+    cells = {cell.selection_id: cell for cell in plan.cells}.values()
+    agreeing = whole = 0
+    for cell in cells:
+        found = [by_block[block.id] for block in cell.blocks if block.id in by_block]
+        if len(found) != len(cell.blocks):
+            continue
+        full = min(found, key=lambda one: one.score)
+        halved = min(found, key=lambda one: one.score + one.regret)
+        whole += 1
+        agreeing += full is halved and full.full == full.halved
+    return agreeing, whole
+
+
+def summary(rows: Sequence[Replayed]) -> dict[str, Any]:
+    """Summarise blocks: how many agree, the regrets, the share of the epochs."""
+    regrets = sorted(row.found.regret for row in rows)
+    return {
+        "blocks": len(rows),
+        "winner_kept": sum(row.found.full == row.found.halved for row in rows),
+        "median_regret": regrets[len(regrets) // 2],
+        "largest_regret": regrets[-1],
+        # Blocks weigh by what they cost.
+        "share_of_epochs": sum(row.found.share * row.members for row in rows)
+        / sum(row.members for row in rows),
+    }
