@@ -66,7 +66,7 @@ class Copy:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=600,
+            timeout=1800,
         )
 
     def plan(self, *arguments: str, tier: str = "smoke", **environment: str) -> dict[str, int]:
