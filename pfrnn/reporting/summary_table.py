@@ -13,6 +13,7 @@ from pfrnn.reporting.paper.numbers import PaperNumber, numbers_of, paper_numbers
 from pfrnn.reporting.units import Reading
 from pfrnn.reporting.verdicts import (
     DIRECTION,
+    NOT_COMPARABLE,
     NOT_RUN,
     REDUCED_TIERS,
     UNPUBLISHED_MAPS,
@@ -111,17 +112,38 @@ def all_cells(lookup: Lookup) -> list[Cell]:
     return [plain[number.key] for number in paper_numbers()]
 
 
+def _columns(lookup: Lookup, column: str) -> tuple[str, ...]:
+    """Those columns of table 5 whose data sets the tier has; a small tier has some of them."""
+    datasets = {number.column: number.dataset for number in numbers_of(5)}
+    had = lookup.evidence.study.datasets
+    return tuple(name for name in columns_summarised(column) if datasets[name] in had)
+
+
+def _part(lookup: Lookup, column: str) -> str:
+    """Which part of the paper's sets is summarised, in words; empty when it is all."""
+    columns, every = _columns(lookup, column), columns_summarised(column)
+    return "" if columns == every else f"over {len(columns)} of {len(every)} sets"
+
+
+def _unit_of_part(lookup: Lookup, column: str) -> str:
+    every = len(columns_summarised(column))
+    some = f" {len(_columns(lookup, column))} of {every} "
+    return READINGS[column].unit.replace(f" {every} ", some)
+
+
 def _ours(lookup: Lookup, column: str) -> dict[str, Summary]:
     """Summaries of every method over the repetitions that all cells have; empty if one lacks."""
     cells: dict[tuple[str, str], Ours] = {}
+    columns = _columns(lookup, column)
+    if not columns:
+        return {}
     for number in numbers_of(5):
-        if number.column in columns_summarised(column):
+        if number.column in columns:
             ours = lookup.ours(number.dataset, number.variant or "")
             if ours is None:
                 return {}
             cells[number.column, number.method] = ours
     shared = set.intersection(*(set(ours.repetitions) for ours in cells.values()))
-    columns = columns_summarised(column)
     methods = tuple(dict.fromkeys(method for _, method in cells))
     values: dict[str, list[float]] = {method: [] for method in methods}
     errors: dict[str, list[float]] = {method: [] for method in methods}
@@ -152,7 +174,10 @@ def _cell(lookup: Lookup, number: PaperNumber, summaries: Mapping[str, Summary])
     state = states[0] if len(states) == 1 else "mixed"
     found = summaries.get(number.method)
     if found is None:
-        return Cell(number, None, Verdict(NOT_RUN, "needs every cell of its table 5 row"), state)
+        some = _columns(lookup, number.column)
+        why = "needs every cell of its table 5 row" if some else "the tier has none of its sets"
+        return Cell(number, None, Verdict(NOT_RUN, why), state)
+    reading, part = READINGS[number.column], _part(lookup, number.column)
     ours = Ours(
         values=found.values,
         repetitions=found.repetitions,
@@ -161,7 +186,7 @@ def _cell(lookup: Lookup, number: PaperNumber, summaries: Mapping[str, Summary])
         interval=t_interval(found.values, lookup.confidence),
         diverged=0,
         n_test=found.n_test,
-        reading=READINGS[number.column],
+        reading=reading._replace(unit=_unit_of_part(lookup, number.column)) if part else reading,
         row={
             "final_id": "all finals of table 5",
             "variant": number.variant,
@@ -178,9 +203,12 @@ def _verdict(
     states: Sequence[str],
     summaries: Mapping[str, Summary],
 ) -> Verdict:
-    tier = lookup.evidence.study.tier
+    tier, part = lookup.evidence.study.tier, _part(lookup, number.column)
     if tier in REDUCED_TIERS:
-        return obstacle(tier, "all", states[0]) or Verdict(NOT_RUN)
+        found = obstacle(tier, "all", states[0]) or Verdict(NOT_RUN)
+        return found._replace(reason=f"{found.reason}, {part}") if part else found
+    if part:
+        return Verdict(NOT_COMPARABLE, part)
     reasons = []
     if "excerpt" in states:
         reasons.append("some data are excerpts")
@@ -209,6 +237,7 @@ def _verdict(
 
 def _states(lookup: Lookup, column: str) -> list[str]:
     """States of the summarised sets; a maze is always simulated and sets no state of its own."""
-    sets = [n.dataset for n in numbers_of(5) if n.column in columns_summarised(column)]
+    columns = _columns(lookup, column) or columns_summarised(column)
+    sets = [n.dataset for n in numbers_of(5) if n.column in columns]
     states = {lookup.state(name) for name in sets if not name.startswith("maze")}
-    return sorted(states)
+    return sorted(states) or ["simulated"]
