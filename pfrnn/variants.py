@@ -112,7 +112,7 @@ def matched_hidden(cell: str, inputs: int, particle_hidden: int) -> int:
 
     Example:
         >>> matched_hidden("lstm", 64, 64)
-        75
+        74
     """
     wanted = cell_parameters(cell, True, inputs, particle_hidden)
     return min(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from pathlib import Path
 
 import pytest
 import torch
 
+PACKAGE = Path(__file__).parents[2] / "pfrnn"
 MODULES = [
-    "pfrnn.functional.belief",
-    "pfrnn.functional.linear",
-    "pfrnn.functional.losses",
-    "pfrnn.functional.predictive",
-    "pfrnn.functional.weights",
-    "pfrnn.nn.cells",
-    "pfrnn.nn.layers",
-    "pfrnn.nn.plain",
+    ".".join(("pfrnn", *path.relative_to(PACKAGE).with_suffix("").parts))
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
 ]
+
+
+def test_examples_are_found() -> None:
+    assert {"pfrnn.nn.layers", "pfrnn.variants", "pfrnn.evaluation.statistics"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)
