@@ -80,7 +80,16 @@ def test_a_parameter_file_lies_over_the_tier(planned, tmp_path: Path) -> None:
     mine.write_text("study: {variantz: [lstm]}\n")
     done = planned.snakemake("-n", "--configfile", str(mine))
     assert done.returncode != 0
-    assert "study.variantz: unknown key; did you mean 'variants'" in done.stdout
+    where = f"{mine} or --config:\n  study.variantz: unknown key; did you mean 'variants'"
+    assert where in done.stdout
+    mine.write_text("study: {variants: [lstm]}\nseed: 1\nstudy: {variants: [gru]}\n")
+    done = planned.snakemake("-n", "--configfile", str(mine))
+    assert done.returncode != 0
+    assert "line 3: the key 'study' stands there and in line 1" in done.stdout
+    # As `pfrnn --params params.yaml,mine.yaml` does (tests/test_config.py).
+    mine.write_text("tier: smoke\nstudy: {variants: [lstm]}\n")
+    done = planned.snakemake("-n", "--quiet", "--configfile", str(mine), "--config", "strict=false")
+    assert "tier smoke: 1 blocks, 1 finals" in done.stdout
 
 
 def test_a_missing_data_set_is_left_out_or_an_error(planned, tmp_path: Path) -> None:
