@@ -95,15 +95,16 @@ def validate(
 def _source(location: Sequence[Any], layers: Sequence[Layer]) -> str | None:
     """Name of the last layer that says something at ``location``."""
     for layer in reversed(layers):
+        name: str = layer.name
         current: Any = layer.values
         for part in location:
             if not isinstance(current, Mapping):
-                return layer.name  # inside a list, which a layer replaces whole
+                return name  # inside a list, which a layer replaces whole
             if part not in current:
                 break
             current = current[part]
         else:
-            return layer.name
+            return name
     return None
 
 
