@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 
 from pfrnn.training import checkpoint, members
-from pfrnn.training.batches import epoch_batches, gather
+from pfrnn.training.batches import epoch_batches
+from pfrnn.training.contract import ComputePath
 from pfrnn.training.evaluate import Evaluated, evaluate
 from pfrnn.training.interrupt import StoppedError, StopRequest
 from pfrnn.training.judge import judge
 from pfrnn.training.members import Member
 from pfrnn.training.optimiser import Hyper
-from pfrnn.training.path import ComputePath
 from pfrnn.training.population import Population, new_population
 from pfrnn.training.problem import Problem
 from pfrnn.training.progress import Progress
@@ -141,6 +141,7 @@ class BlockTrainer:
             raise error
         self.state.split()
         self._hyper = None
+        self.path.release()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         note = f"out of memory with {count} members side by side; going on with half of them"
@@ -157,8 +158,8 @@ class BlockTrainer:
         batches = epoch_batches(
             live, group.epoch, problem.train.sequences, problem.batch_size, self.device
         )
-        for index in batches[group.step :]:
-            self.path.train_step(group, live, self._hyper, gather(problem.train, index))
+        for rows in batches[group.step :]:
+            self.path.train_on(group, live, self._hyper, problem.train, rows)
             bar.step()
             self._pause(request)
         self._end_epoch(group, live)
