@@ -14,7 +14,8 @@ happens, the eager step is the one that counts, so no warm-up has to be undone.
 Every size has its own graph: full batches, an epoch's last smaller one (it would otherwise be the
 slowest step of an epoch), evaluation batches. Batches of unequal lengths are cut at one of
 ``BUCKETS`` lengths instead of their longest sequence; the added steps are padding, which changes
-no state, no statistic and no loss. All graphs share their memory and go with the population.
+no state, no statistic and no loss (where it would move the cuts of a truncated gradient, nothing
+is added). All graphs share their memory and go with the population.
 """
 
 from __future__ import annotations
@@ -182,6 +183,9 @@ class GraphedPath:
 
     def _cut(self, split: DeviceSplit, rows: Rows) -> Cut:
         longest = int(split.host_length.max())
+        if longest > self.spec.bptt:
+            # Where the gradient is cut in between, added steps would cut it for ended sequences.
+            return cut_of(split, rows)
         return widened(cut_of(split, rows), -(-longest // BUCKETS), longest)
 
     def _run(
