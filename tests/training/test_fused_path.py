@@ -77,6 +77,41 @@ print("equal")
 """
 
 
+# Training through the capture's stand-in: keys in memory that stays, the gather inside the step.
+CAPTURED = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, {root!r})
+from pfrnn.kernels.graph import EagerCapture
+from pfrnn.plan import Setting
+from pfrnn.training.choose import particle_path
+from pfrnn.training.fused import FusedPath
+from pfrnn.training.graphed import GraphedPath
+from pfrnn.training.members import final_members
+from tests.training.test_population import run, world
+
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 2}})
+cut = lambda split: split._replace(**{{
+    name: getattr(split, name)[:10] for name in ("x", "length", "y", "mask", "host_length")}})
+problem = problem._replace(train=cut(problem.train), batch_size=4)
+fused = particle_path(plain, torch.device("cpu"))
+assert isinstance(fused, FusedPath), fused.reason
+graphed = GraphedPath(fused, EagerCapture)
+members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+ends = [run(problem, path, members, Path({folder!r}) / path.__class__.__name__)
+        for path in (fused, graphed)]
+assert fused.name == "fused" and graphed.graph.startswith("captured: "), graphed.graph
+for first, second in zip(ends[0].history, ends[1].history, strict=True):
+    assert first | {{"seconds": 0}} == second | {{"seconds": 0}}
+for place, stacks in ends[0].best.items():
+    for first, second in zip(stacks, ends[1].best[place], strict=True):
+        assert all(torch.equal(value, second[key]) for key, value in first.items())
+print("equal")
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model"),
@@ -87,7 +122,20 @@ print("equal")
     ],
 )
 def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, model):
-    code = CHILD.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+    interpreted(CHILD.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"), [("toy_regression", "pf_gru"), ("toy_classes", "pf_lstm")]
+)
+def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model):
+    code = CAPTURED.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+    interpreted(code)
+
+
+def interpreted(code: str) -> None:
+    """Run code in Triton's interpreter, in a process of its own."""
     environment = {"TRITON_INTERPRET": "1", "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -109,14 +157,17 @@ def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
     assert "CUDA" in chosen.reason
 
 
-def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog):
+@pytest.mark.parametrize("graphs", [False, True])
+def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, graphs):
     """Each size is compiled on first use, on the user's card: a failure must not end the job."""
     from triton.runtime.errors import PTXASError
 
     from pfrnn.kernels.dispatch import Choice
+    from pfrnn.kernels.graph import EagerCapture
     from pfrnn.plan import Setting
-    from pfrnn.training.batches import gather
+    from pfrnn.training.batches import epoch_batches
     from pfrnn.training.fused import FusedPath
+    from pfrnn.training.graphed import GraphedPath
     from pfrnn.training.members import final_members, hyper
     from pfrnn.training.population import new_population
 
@@ -126,17 +177,20 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog):
     problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
     choice = Choice("fused", "for the test", fails)
     broken = FusedPath(plain.spec, plain.weights, plain.training, choice)
+    path = GraphedPath(broken, EagerCapture) if graphs else broken
     members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
     cpu = torch.device("cpu")
-    batch = gather(problem.train, torch.arange(6).repeat(2, 1).numpy())
     ends = []
-    for path in (broken, plain):
-        population = new_population(path.build, members, cpu)
-        path.train_step(population, members, hyper(members, cpu), batch)
+    for one in (path, plain):
+        population = new_population(one.build, members, cpu)
+        settings = hyper(members, cpu)
+        for rows in epoch_batches(members, 1, 40, 10, cpu):
+            one.train_on(population, members, settings, problem.train, rows)
         ends.append(population)
     for name, value in ends[1].parameters.items():
         assert torch.equal(ends[0].parameters[name], value)
-    assert broken.name == "plain"
-    assert broken.reason.startswith("the fused kernels failed (PTXASError: ")
-    assert broken.reason.endswith("too many registers)")
+    assert path.name == "plain"
+    assert path.reason.startswith("the fused kernels failed (PTXASError: ")
+    assert path.reason.endswith("too many registers)")
+    assert path.graph == ("captured: 1 graphs" if graphs else "off")
     assert caplog.text.count("going on with the plain path") == 1
