@@ -92,10 +92,10 @@ from pfrnn.training.graphed import GraphedPath
 from pfrnn.training.members import final_members
 from tests.training.test_population import run, world
 
-problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 2}})
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 1}})
 cut = lambda split: split._replace(**{{
-    name: getattr(split, name)[:10] for name in ("x", "length", "y", "mask", "host_length")}})
-problem = problem._replace(train=cut(problem.train), batch_size=4)
+    name: getattr(split, name)[:6] for name in ("x", "length", "y", "mask", "host_length")}})
+problem = problem._replace(train=cut(problem.train), batch_size=2)
 fused = particle_path(plain, torch.device("cpu"))
 assert isinstance(fused, FusedPath), fused.reason
 graphed = GraphedPath(fused, EagerCapture)
