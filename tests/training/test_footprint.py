@@ -91,3 +91,14 @@ def test_a_population_that_does_not_fit_is_split_before_it_starts(tmp_path, monk
     assert note.endswith("more than there is; trained in 3 groups")
     for place in range(5):
         assert split.progress[place].score == pytest.approx(whole.progress[place].score, rel=1e-6)
+
+
+def test_room_on_a_gpu_is_what_is_free_and_what_torch_keeps(monkeypatch):
+    monkeypatch.delenv("PFRNN_MEMORY_LIMIT", raising=False)
+    for name, value in (
+        ("mem_get_info", (1000, 9000)),
+        ("memory_reserved", 700),
+        ("memory_allocated", 200),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert room(torch.device("cuda")) == 1350

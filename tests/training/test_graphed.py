@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from pfrnn.errors import ConfigError
-from pfrnn.kernels.graph import EagerCapture, Inputs, form, mapped, tensors
+from pfrnn.kernels.graph import CudaCapture, EagerCapture, Inputs, form, mapped, tensors
 from pfrnn.plan import Setting
 from pfrnn.training import choose
 from pfrnn.training.block import train_block
@@ -305,3 +306,50 @@ def test_a_block_and_its_history_say_what_was_captured(tmp_path, monkeypatch):
     assert json.loads((folder / "run.json").read_text())["graph"] == "off: no CUDA graphs on cpu"
     with (folder / "history.csv").open(newline="") as source:
         assert len(list(csv.DictReader(source))) == 2
+
+
+class _Stream:
+    """As torch's graph context: sets its own stream and, after a failure, doesn't set it back."""
+
+    current = "default"
+
+    def __init__(self, graph, pool=None):
+        self.pool = pool
+
+    def __enter__(self):
+        _Stream.current = "capture"
+
+    def __exit__(self, kind, *rest):
+        if kind is not None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+        _Stream.current = "default"
+
+
+class _Graph:
+    replays = 0
+
+    def replay(self):
+        _Graph.replays += 1
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """What CudaCapture calls of torch.cuda, where there is none."""
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", _Graph)
+    monkeypatch.setattr(torch.cuda, "graph", _Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: _Stream.current)
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda s: setattr(_Stream, "current", s))
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_capture_leaves_stream_and_collector_as_they_were():
+    seen = []
+    capture = CudaCapture(lambda: seen.append((_Stream.current, gc.isenabled())) or 7)
+    assert seen == [("capture", False)]
+    assert capture.result == 7
+    capture.replay()
+    assert _Graph.replays == 1
+    with pytest.raises(RuntimeError, match="during capture"):
+        CudaCapture(lambda: 1 / 0)
+    assert _Stream.current == "default"
+    assert gc.isenabled()
