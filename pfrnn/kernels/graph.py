@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 
 class Capture(Protocol):
@@ -54,6 +57,9 @@ class CudaCapture:
         try:
             with torch.cuda.graph(self.graph, pool=pool):
                 self.result = call()
+        except BaseException:
+            _end_recording(pool)
+            raise
         finally:
             if collecting:
                 gc.enable()
@@ -68,6 +74,26 @@ class CudaCapture:
     def pool() -> Any:
         """Make memory that several recordings can share."""
         return torch.cuda.graph_pool_handle()
+
+
+def _end_recording(pool: Any) -> None:
+    """Tell torch's allocator that a recording into ``pool`` has ended, if it doesn't know.
+
+    Where the driver refuses to end a recording that failed, torch raises before it tells its
+    allocator: the pool's memory would never be free again, and the next attempt to free cached
+    memory would end in an internal error. torch's own graph trees clean up by the same calls.
+    """
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    release = getattr(torch._C, "_cuda_releasePool", None)
+    if end is None or release is None or pool is None:
+        return
+    device = torch.cuda.current_device()
+    try:
+        end(device, pool)
+        release(device, pool)
+    except RuntimeError as error:
+        # The usual case: torch had told it.
+        log.debug("the allocator wasn't recording: %s", error)
 
 
 class EagerCapture:

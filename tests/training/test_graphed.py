@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import json
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -339,17 +340,24 @@ def cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", _Stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: _Stream.current)
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: setattr(_Stream, "current", s))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    ended: list[tuple[str, int, object]] = []
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        note = partial(lambda name, *arguments: ended.append((name, *arguments)), name)
+        monkeypatch.setattr(torch._C, name, note, raising=False)
+    return ended
 
 
-@pytest.mark.usefixtures("cuda")
-def test_a_capture_leaves_stream_and_collector_as_they_were():
+def test_a_capture_leaves_stream_collector_and_allocator_as_they_were(cuda):
     seen = []
     capture = CudaCapture(lambda: seen.append((_Stream.current, gc.isenabled())) or 7)
     assert seen == [("capture", False)]
     assert capture.result == 7
     capture.replay()
     assert _Graph.replays == 1
+    assert cuda == []
     with pytest.raises(RuntimeError, match="during capture"):
-        CudaCapture(lambda: 1 / 0)
+        CudaCapture(lambda: 1 / 0, pool=(0, 5))
+    assert cuda == [("_cuda_endAllocateToPool", 3, (0, 5)), ("_cuda_releasePool", 3, (0, 5))]
     assert _Stream.current == "default"
     assert gc.isenabled()
