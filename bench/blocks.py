@@ -25,6 +25,16 @@ from pfrnn.variants import variant
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def sizes_of(data: str, train: int | None, validation: int | None) -> dict[str, Any]:
+    """Overrides that cap a set's splits; None keeps the protocol's."""
+    maze = data.startswith("maze")
+    asked = {"train" if maze else "max_train": train}
+    if validation is not None and not maze:
+        raise ValueError(f"{data}: its validation split can't be capped, only a maze's")
+    asked["validation"] = validation
+    return {"datasets": {data: {name: n for name, n in asked.items() if n is not None}}}
+
+
 class Opened(NamedTuple):
     """A block ready to train."""
 
@@ -58,7 +68,10 @@ class Ask(NamedTuple):
 def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
     """Prepare the data below ``folder``, unless they lie there, and choose the compute path."""
     study = {"datasets": [ask.data], "variants": [ask.model], "size_rules": ["fixed"]}
-    fixed = {"study": study, "grid": {"batch_size": [ask.batch]}}
+    fixed: dict[str, Any] = {"study": study, "grid": {"batch_size": [ask.batch]}}
+    if ask.data.startswith("maze"):
+        # Neither the exact posterior nor the test is looked at.
+        fixed["datasets"] = {ask.data: {"posterior_trajectories": 0, "test": 50}}
     plan = make_plan(load_config(ROOT / "params.yaml", ask.tier, merge(ask.overrides, fixed)))
     config, block = plan.config.for_dataset(ask.data), plan.blocks[0]
     prepared_folder = folder / plan.prepared_id(ask.data)

@@ -23,7 +23,7 @@ from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.blocks import Ask, environment, machine, open_block
+from bench.blocks import Ask, environment, machine, open_block, sizes_of
 from pfrnn.files import write_json
 from pfrnn.training.trainer import BlockTrainer
 
@@ -115,6 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--train", type=int, help="training sequences; the protocol's by default")
+    parser.add_argument("--validation", type=int, help="validation sequences of a maze, likewise")
     parser.add_argument("--tier", default="paper", help="whose sizes and protocols")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", type=Path, help="prepared data go here; else a temporary one")
@@ -123,10 +124,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--seeds: expected at least 2 for a spread")
     device = torch.device(parsed.device)
     torch.set_num_threads(1)
-    patch: dict[str, Any] = {"training": {"max_epochs": parsed.epochs, "patience": parsed.epochs}}
-    if parsed.train:
-        field = "train" if parsed.data.startswith("maze") else "max_train"
-        patch["datasets"] = {parsed.data: {field: parsed.train}}
+    patch = sizes_of(parsed.data, parsed.train, parsed.validation)
+    patch["training"] = {"max_epochs": parsed.epochs, "patience": parsed.epochs}
     ask = Ask(parsed.data, parsed.variant, parsed.batch, parsed.seeds, True, parsed.tier, patch)
     result: dict[str, Any] = machine(device) | {"data": parsed.data, "variant": parsed.variant}
     result["curves"] = []

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.blocks import Ask, Opened, environment, machine, open_block, wait
+from bench.blocks import Ask, Opened, environment, machine, open_block, sizes_of, wait
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
 from pfrnn.files import write_json
 from pfrnn.training.batches import epoch_batches
@@ -129,13 +129,8 @@ def plain_ms(opened: Opened, steps: int, device: torch.device) -> float | None:
 def measure(parsed: argparse.Namespace, folder: Path, device: torch.device) -> dict[str, Any]:
     """Measure every variant in every way and write the rows as they come."""
     result: dict[str, Any] = {**machine(device), "rows": []}
-    patch: dict[str, Any] = {
-        "training": {"max_epochs": parsed.epochs, "patience": parsed.epochs},
-        "datasets": {parsed.data: {}},
-    }
-    if parsed.train:
-        field = "train" if parsed.data.startswith("maze") else "max_train"
-        patch["datasets"][parsed.data][field] = parsed.train
+    patch: dict[str, Any] = sizes_of(parsed.data, parsed.train, parsed.validation)
+    patch["training"] = {"max_epochs": parsed.epochs, "patience": parsed.epochs}
     for model in parsed.variants:
         ask = Ask(parsed.data, model, parsed.batch, parsed.members, tier=parsed.tier,
                   overrides=patch)  # fmt: skip
@@ -173,6 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--members", type=int, default=12)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--train", type=int, help="training sequences; the protocol's by default")
+    parser.add_argument("--validation", type=int, help="validation sequences of a maze, likewise")
     parser.add_argument("--epochs", type=int, default=4, help="the first one isn't counted")
     parser.add_argument("--steps", type=int, default=20, help="timed alone")
     parser.add_argument("--plain-steps", type=int, default=3)

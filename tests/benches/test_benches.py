@@ -11,10 +11,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the step benchmark imports the kernels: pip install triton")
 
-from bench import curves, epochs, steps
+from bench import curves, epochs, population_cpu, steps
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["--tier", "smoke", "--train", "20", "--batch", "8", "--device", "cpu"]
+SMALL = ["--tier", "smoke", "--train", "20", "--validation", "10", "--batch", "8"]
+SMALL += ["--device", "cpu"]
 
 
 def read(path: Path) -> dict:
@@ -36,6 +37,13 @@ def test_epochs(tmp_path, variant):
     assert row["status"] == ["completed"]
     for name in ("epoch_s", "ms_per_model_and_step", "step_ms", "plain_module_ms", "peak_gib"):
         assert row[name] > 0, name
+
+
+def test_population_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(population_cpu, "MODELS", {"gru": population_cpu.MODELS["gru"]})
+    (row,) = population_cpu.measure(1, ["smoke"])
+    assert (row["model"], row["size"]) == ("gru", "smoke")
+    assert row["population_4_ms"] > 0
 
 
 def test_epochs_wants_an_epoch_that_counts():
