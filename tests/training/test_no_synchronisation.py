@@ -10,13 +10,17 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pfrnn.kernels.graph import mapped
+from pfrnn.kernels.graph import EagerCapture, mapped
 from pfrnn.training.batches import cut_of, epoch_batches, outline, take
 from pfrnn.training.choose import choose_path
+from pfrnn.training.graphed import GraphedPath
+from pfrnn.training.interrupt import StopRequest
 from pfrnn.training.members import final_members, hyper
 from pfrnn.training.optimiser import Hyper
 from pfrnn.training.population import Population, new_population
+from pfrnn.training.progress import Progress
 from pfrnn.training.scores import scores
+from pfrnn.training.trainer import BlockTrainer
 from pfrnn.variants import variant
 
 from .test_population import SETTINGS, world
@@ -169,3 +173,29 @@ def test_the_hosts_question_of_the_plain_loop_is_seen(tmp_path):
     with Watch() as watch:
         path.train_step(population, members, settings, batch)
     assert watch.found == ["aten._local_scalar_dense.default"]
+
+
+@pytest.mark.parametrize("model", ["gru", "pf_lstm", "bayes_lstm"])
+def test_an_epoch_waits_as_often_whatever_the_number_of_its_steps(tmp_path, model):
+    """Orders go to the device once an epoch, and nobody asks for a number in between."""
+    problem, plain = world(tmp_path, "toy_regression", model, training={"max_epochs": 9})
+    count, found = problem.train.sequences, []
+    for size in (20, 5):
+        path = choose_path(plain.spec, variant(model), problem.config, count, CPU)
+        trainer = BlockTrainer(
+            problem._replace(batch_size=size),
+            GraphedPath(path, EagerCapture),
+            final_members(SETTINGS[0], 2, 1, "toy_regression"),
+            tmp_path / str(size),
+            "test",
+        )
+        request, bar = StopRequest(), Progress("test", 100)
+        # Every size is captured by then.
+        for _ in range(2):
+            trainer._epoch(request, bar)
+        with Watch() as watch:
+            trainer._epoch(request, bar)
+        found.append(watch.found)
+    assert found[0] == found[1]
+    # The orders of training and validation, and who improved.
+    assert found[0] == ["aten.lift_fresh.default"] * 3
