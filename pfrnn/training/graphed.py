@@ -62,6 +62,7 @@ class GraphedPath:
         self._calls: dict[tuple[Any, ...], RepeatedCall] = {}
         self._owner: Population | None = None
         self._hyper: Hyper | None = None
+        self._way = inner.name
         self._pool: Any = None
         self._refused: str | None = None
         self._captured = 0
@@ -173,11 +174,11 @@ class GraphedPath:
         return inner.attempt(work)
 
     def _follow(self, population: Population, hyper: Hyper | None) -> None:
-        """Drop the graphs of another population or of other settings."""
+        """Drop the graphs of another population, of other settings, or of kernels that failed."""
         other = hyper is not None and self._hyper is not None and hyper is not self._hyper
-        if population is not self._owner or other:
+        if population is not self._owner or other or self._way != self.inner.name:
             self.release()
-            self._owner = population
+            self._owner, self._way = population, self.inner.name
         if hyper is not None:
             self._hyper = hyper
 

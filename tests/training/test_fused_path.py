@@ -194,3 +194,43 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, grap
     assert path.reason.endswith("too many registers)")
     assert path.graph == ("captured: 1 graphs" if graphs else "off")
     assert caplog.text.count("going on with the plain path") == 1
+
+
+def test_kernels_that_fail_at_another_size_take_their_graphs_with_them(tmp_path):
+    """The last batch's kernel fails after full batches were captured with theirs."""
+    from triton.runtime.errors import PTXASError
+
+    from pfrnn.kernels.dispatch import Choice
+    from pfrnn.kernels.graph import EagerCapture
+    from pfrnn.plan import Setting
+    from pfrnn.training.fused import FusedPath
+    from pfrnn.training.graphed import GraphedPath
+    from pfrnn.training.members import final_members
+
+    from .test_population import run
+
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm", training={"max_epochs": 2})
+    problem = problem._replace(batch_size=18)
+    original = plain.network.core.run
+
+    def sometimes(projected, state, key, *rest, **options):
+        if projected.shape[-2] == 4:
+            raise PTXASError("too many registers")
+        steps, hidden = len(projected), state.hidden
+        noise = hidden.new_full((steps, *hidden.shape), 0.1)
+        uniform = hidden.new_full((steps, *hidden.shape[:-1]), 0.5)
+        return original(projected, state, noise, uniform, *rest[1:], **options)
+
+    ends, used = [], []
+    for graphs in (False, True):
+        choice = Choice("fused", "for the test", sometimes)
+        fused = FusedPath(plain.spec, plain.weights, plain.training, choice)
+        path = GraphedPath(fused, EagerCapture) if graphs else fused
+        members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+        ends.append(run(problem, path, members, tmp_path / str(graphs)))
+        used.append(path)
+    for row, other in zip(ends[0].history, ends[1].history, strict=True):
+        assert row | {"seconds": 0} == other | {"seconds": 0}
+    assert used[1].name == "plain"
+    # Steps of the kernels' keys, int64, are gone; those of drawn noise are there.
+    assert {key[-1][1][1] for key in used[1]._calls} == {torch.float32}
