@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pfrnn.config import Training
 from pfrnn.functional.losses import combined_loss, elbo_loss, prediction_loss
@@ -123,14 +126,16 @@ def fastest(ways: dict[str, Callable[[], None]], rounds: int) -> dict[str, float
     return best
 
 
-def measure(rounds: int) -> list[dict[str, object]]:
-    """Time every model at both sizes."""
+def measure(rounds: int, sizes: Sequence[str] = ("smoke", "paper")) -> list[dict[str, object]]:
+    """Time every model at the sizes asked for."""
     rows: list[dict[str, object]] = []
     for model, (kind, cell, smoke, paper) in MODELS.items():
         for size, (hidden, particles), steps, batch in (
             ("smoke", smoke, 20, 16),
             ("paper", paper, 48, 32),
         ):
+            if size not in sizes:
+                continue
             spec = network_spec(kind, cell, hidden, particles, steps)
             ways = {
                 "module": module_step(spec, steps, batch),
@@ -159,10 +164,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument(
+        "--sizes", nargs="+", choices=("smoke", "paper"), default=["smoke", "paper"]
+    )
     parser.add_argument("--threads", type=int, default=1)
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
-    rows = measure(parsed.rounds)
+    rows = measure(parsed.rounds, parsed.sizes)
     print(f"{'model':8} {'size':6} {'module':>9} {'pop. 1':>9} {'pop. 4':>9}   1/module  4/1")
     for row in rows:
         print(

@@ -1,11 +1,13 @@
 """Time whole training steps of populations on a GPU: fused kernels, plain module, cuDNN.
 
-    python bench/steps.py --output steps.json [--sections steps scaling rnn accuracy]
+    python bench/steps.py --output steps.json [--sections steps scaling rnn] [--axes hidden]
 
 A step is forward, backward, clipping and RMSprop of a small network (linear encoder, PF-LSTM or
 PF-GRU, linear head, prediction loss and ELBO), captured as a CUDA graph and replayed on random
 data; the median of ten replays counts. The plain module (:mod:`bench.plain_port`) runs eagerly,
-with less to do (no ELBO, no clipping). The card's name stands in the file.
+with less to do (no ELBO, no clipping). The card's name stands in the file. Rows are written as they
+come, and a file that is there already, of the same card and torch, keeps its other sections and
+axes: a short session measures a part.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.blocks import machine, wait
 from bench.step_models import Size, cudnn_step, fused_step, plain_step, rnn_step
 from pfrnn.files import write_json
 from pfrnn.kernels.plan import Tuning
+from pfrnn.training.device import peak_memory
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def milliseconds(step: Callable[[], None], repeats: int = 10) -> float:
@@ -36,10 +42,10 @@ def milliseconds(step: Callable[[], None], repeats: int = 10) -> float:
         step()
     times = []
     for _ in range(repeats):
-        torch.cuda.synchronize()
+        wait(DEVICE)
         begin = time.perf_counter()
         step()
-        torch.cuda.synchronize()
+        wait(DEVICE)
         times.append(1e3 * (time.perf_counter() - begin))
     return statistics.median(times)
 
@@ -47,13 +53,12 @@ def milliseconds(step: Callable[[], None], repeats: int = 10) -> float:
 def measure(size: Size, tuning: Tuning | None = None) -> dict[str, Any]:
     """Time a fused step and its peak memory."""
     gc.collect()  # earlier graphs hold their memory until they are collected
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    if DEVICE.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     ms = milliseconds(fused_step(size, tuning))
-    peak = torch.cuda.max_memory_allocated() / 2**30
     row = {**size._asdict(), "ms": ms, "ms_per_member": ms / size.members}
-    row["peak_gib_per_member"] = peak / size.members
-    torch.cuda.empty_cache()
+    row["peak_gib_per_member"] = peak_memory(DEVICE) / 2**30 / size.members
     print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     return row
 
@@ -79,10 +84,10 @@ SCALING = {
 }
 
 
-def scaling_section() -> Iterator[dict[str, Any]]:
+def scaling_section(axes: Iterable[str] = tuple(SCALING)) -> Iterator[dict[str, Any]]:
     """One axis at a time, around PF-LSTM, 12 members, K 30, H 64, T 100."""
-    for axis, values in SCALING.items():
-        for value in values:
+    for axis in axes:
+        for value in SCALING[axis]:
             size = Size(members=12)._replace(**{axis: value})
             try:
                 row = measure(size)
@@ -110,9 +115,9 @@ def warm(axis: str, value: int) -> None:
     fused_step(Size(members=1, steps=12)._replace(**{axis: value}))
 
 
-def warm_all() -> None:
-    """Compile the sizes of the scaling section side by side."""
-    jobs = [(axis, v) for axis in ("particles", "hidden") for v in SCALING[axis]]
+def warm_all(axes: Iterable[str]) -> None:
+    """Compile the sizes of the scaling section side by side; only these two need kernels anew."""
+    jobs = [(axis, v) for axis in ("particles", "hidden") if axis in axes for v in SCALING[axis]]
     command = [sys.executable, str(Path(__file__).resolve()), "--warm"]
     running = [subprocess.Popen([*command, axis, str(v)]) for axis, v in jobs]
     for process in running:
@@ -138,38 +143,56 @@ def plot(source: Path, target: Path) -> None:
     figure.savefig(target, dpi=120)
 
 
-SECTIONS = {"steps": steps_section, "scaling": scaling_section, "rnn": rnn_section}
+SECTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
+    "steps": steps_section,
+    "scaling": scaling_section,
+    "rnn": rnn_section,
+}
 
 
-def main() -> None:
+def begun(output: Path) -> dict[str, Any]:
+    """What an earlier run on the same card, torch and tuning has left, or a new result."""
+    new: dict[str, Any] = {**machine(DEVICE), "tuning": Tuning()._asdict()}
+    if not output.exists():
+        return new
+    old: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    if any(old.get(name) != value for name, value in new.items()):
+        kept = output.with_suffix(".before.json")
+        output.replace(kept)
+        print(f"{output} is of another card, torch or tuning; it is now {kept}", flush=True)
+        return new
+    return old
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Run the sections asked for and write one JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--output", type=Path, default=Path("steps.json"))
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument(
+        "--axes", nargs="+", choices=SCALING, default=list(SCALING), help="of the scaling section"
+    )
+    parser.add_argument(
         "--plot", type=Path, help="draw --output's scaling section, measure nothing"
     )
     parser.add_argument("--warm", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.plot:
-        plot(arguments.output, arguments.plot)
+    parsed = parser.parse_args(arguments)
+    if parsed.plot:
+        plot(parsed.output, parsed.plot)
         return
-    if arguments.warm:
-        warm(arguments.warm[0], int(arguments.warm[1]))
+    if parsed.warm:
+        warm(parsed.warm[0], int(parsed.warm[1]))
         return
     torch.backends.cuda.matmul.allow_tf32 = True
-    if "scaling" in arguments.sections:
-        warm_all()
-    result: dict[str, Any] = {
-        "card": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "tuning": Tuning()._asdict(),
-    }
-    for name in arguments.sections:
-        result[name] = []
-        for row in SECTIONS[name]():
+    if "scaling" in parsed.sections:
+        warm_all(parsed.axes)
+    result = begun(parsed.output)
+    for name in parsed.sections:
+        old = result.get(name, []) if name == "scaling" else []
+        result[name] = [row for row in old if row["axis"] not in parsed.axes]
+        for row in SECTIONS[name](parsed.axes) if name == "scaling" else SECTIONS[name]():
             result[name].append(row)
-            write_json(arguments.output, result)
+            write_json(parsed.output, result)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ A block's folder (``results/<tier>/<block id>/``) holds
 
 ==================  =========================================================================
 ``run.json``        parameters, seeds, versions, commit, source and data digest, device, wall
-                    time, peak memory, kernel path; written last: its presence means finished
+                    time, peak memory, kernel path, graph (whether steps were captured, or why
+                    not); written last: its presence means finished
 ``members.csv``     one row a member (columns ``MEMBER_COLUMNS``, then ``val_<metric>``)
 ``history.csv``     one row a member and epoch (``HISTORY_COLUMNS``, then ``val_<metric>``)
 ``best.pt``         best states: {"parameters": {name: (M, ...)}, "buffers": ...,

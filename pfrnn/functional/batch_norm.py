@@ -151,7 +151,7 @@ def pool(mean: Tensor, variance: Tensor, count: Tensor) -> Statistics:
 def update_running(
     running: tuple[Tensor, Tensor],
     batch: Statistics,
-    momentum: float,
+    momentum: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Move the running mean and variance towards a batch's, once a batch.
 
@@ -161,7 +161,7 @@ def update_running(
     Args:
         running: mean and variance, (..., C).
         batch: pooled statistics of the batch.
-        momentum: weight of the new batch, in (0, 1].
+        momentum: weight of the new batch, in (0, 1]; a tensor () where the host doesn't know it.
     """
     count = batch.count.unsqueeze(-1)
     unbiased = batch.variance * (count / (count - 1.0).clamp(min=1.0))

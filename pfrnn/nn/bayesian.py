@@ -69,10 +69,11 @@ def log_gaussian(x: Tensor, mean: Tensor | float, sigma: Tensor) -> Tensor:
 
 def log_prior(x: Tensor, prior: MixturePrior) -> Tensor:
     """Log density of the scale mixture, elementwise."""
-    first = log_gaussian(x, 0.0, x.new_tensor(prior.log_sigma1).exp())
+    # Filled on the device: a tensor made from a number on the host would wait for its copy.
+    first = log_gaussian(x, 0.0, x.new_full((), prior.log_sigma1).exp())
     if prior.pi >= 1.0:
         return first
-    second = log_gaussian(x, 0.0, x.new_tensor(prior.log_sigma2).exp())
+    second = log_gaussian(x, 0.0, x.new_full((), prior.log_sigma2).exp())
     return torch.logaddexp(math.log(prior.pi) + first, math.log1p(-prior.pi) + second)
 
 

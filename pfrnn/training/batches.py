@@ -93,13 +93,37 @@ def rows_on(index: npt.NDArray[np.int64], device: torch.device) -> Rows:
     return Rows(index, torch.tensor(index, device=device))
 
 
-def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
-    """Gather sequences ``index`` (M, N) of a split."""
-    if not isinstance(index, Rows):
-        index = rows_on(index, split.x.device)
-    host, rows = split.host_length[index.host], index.device
+class Cut(NamedTuple):
+    """Where a batch ends, known on the host.
+
+    Attributes:
+        steps: time steps T of the batch's tensors.
+        padded: whether steps must be marked as valid or not.
+        lengths: longest valid length of each member's sequences, at most T.
+    """
+
+    steps: int
+    padded: bool
+    lengths: tuple[int, ...]
+
+
+def cut_of(split: DeviceSplit, rows: Rows) -> Cut:
+    """Cut a batch at its longest sequence."""
+    host = split.host_length[rows.host]
     lengths = tuple(int(n) for n in host.max(1))
     steps = max(lengths)
+    return Cut(steps, int(host.min()) < steps, lengths)
+
+
+def widened(cut: Cut, quantum: int, longest: int) -> Cut:
+    """Cut at the next multiple of ``quantum``, at most ``longest``; the added steps are padding."""
+    steps = min(-(-cut.steps // quantum) * quantum, longest)
+    return cut if steps <= cut.steps else Cut(steps, True, cut.lengths)
+
+
+def take(split: DeviceSplit, rows: Tensor, cut: Cut) -> Batch:
+    """Gather sequences ``rows`` (M, N), on the device alone: nothing here waits for it."""
+    steps = cut.steps
     # Members first in memory, so that a layer reads (M, T * N, D) without another copy.
     x = split.x[:, :steps][rows].transpose(1, 2).contiguous().transpose(0, 1)
     if split.y.dim() == 3:
@@ -108,10 +132,22 @@ def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
         y = split.y[rows]
     mask = split.mask[:, :steps][rows].permute(2, 0, 1)
     valid = None
-    if int(host.min()) < steps:
+    if cut.padded:
         time = torch.arange(steps, device=split.x.device)
         valid = time[:, None, None] < split.length[rows]
-    return Batch(x, valid, y, mask, lengths)
+    return Batch(x, valid, y, mask, cut.lengths)
+
+
+def outline(split: DeviceSplit, rows: Rows, cut: Cut) -> Batch:
+    """A batch's sizes and device without its numbers, which nobody may read."""
+    x = split.x.new_empty(1).expand(cut.steps, *rows.host.shape)
+    return Batch(x, None, x, x, cut.lengths)
+
+
+def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
+    """Gather sequences ``index`` (M, N) of a split."""
+    rows = index if isinstance(index, Rows) else rows_on(index, split.x.device)
+    return take(split, rows.device, cut_of(split, rows))
 
 
 def bootstrap_sample(seed: int, count: int) -> npt.NDArray[np.int64]:

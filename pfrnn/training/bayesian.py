@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,15 +18,14 @@ from pfrnn.nn.bayesian import (
     sharpen,
     split_posterior,
 )
-from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights, member_loss
 from pfrnn.training.members import Member
 from pfrnn.training.noise import step_seed
 from pfrnn.training.optimiser import Stacked
-from pfrnn.training.path import PlainPath, Predicted
-from pfrnn.training.population import Population
+from pfrnn.training.path import PlainPath
+from pfrnn.training.scores import Predicted
 
 # Posterior sharpening (an option): the standard deviation around the sharpened weights.
 SHARPENING_SIGMA = 0.02
@@ -50,6 +50,7 @@ class BayesianPath(PlainPath):
     ) -> None:
         super().__init__(spec, weights, training)
         self.stochastic = True
+        self._like: Stacked = {}
         self.settings = settings
         self.sequences = sequences
         self.prior = MixturePrior(
@@ -69,7 +70,13 @@ class BayesianPath(PlainPath):
     def _noise(
         self, means: Stacked, members: Sequence[Member], axes: Sequence[str | int]
     ) -> Stacked:
-        """Standard normal numbers of every weight, each member's from its own seed."""
+        """Standard normal numbers of every weight, each member's from its own seed.
+
+        Args:
+            means: any tensors with the weights' names and, after one axis, shapes.
+            members: M of them.
+            axes: name the use; part of every seed.
+        """
         first = next(iter(means.values()))
         generator = torch.Generator(first.device)
         sizes = [value[0].numel() for value in means.values()]
@@ -79,72 +86,80 @@ class BayesianPath(PlainPath):
             flat[place].normal_(generator=generator)
         parts = flat.split(sizes, 1)
         return {
-            name: part.reshape(value.shape)
+            name: part.reshape(len(members), *value.shape[1:])
             for (name, value), part in zip(means.items(), parts, strict=True)
         }
 
-    def training_loss(
-        self,
-        leaves: Stacked,
-        population: Population,
-        members: Sequence[Member],
-        batch: Batch,
-        axes: Sequence[str | int],
+    def _shapes(self, device: torch.device) -> Stacked:
+        """One member's weights as :meth:`_noise` wants their shapes; their numbers are none."""
+        first = next(iter(self._like.values()), None)
+        if first is None or first.device != device:
+            self._like = {
+                name: torch.empty(1, *value.shape, dtype=value.dtype, device=device)
+                for name, value in self.network.named_parameters()
+            }
+        return self._like
+
+    def _training_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Any:
+        """Noise of the weights, of the sharpened weights or None, and the network's own numbers."""
+        shapes = self._shapes(batch.x.device)
+        sharpened = None
+        if self.settings.sharpening:
+            sharpened = self._noise(shapes, members, (*axes, "sharpened"))
+        inner = super()._training_randomness(members, axes, batch)
+        return self._noise(shapes, members, axes), sharpened, inner
+
+    def _evaluation_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Any:
+        """Noise of S weight samples.
+
+        One set of samples for the whole split: the batch's number is no part of the seed.
+        """
+        shapes = self._shapes(batch.x.device)
+        count = self.settings.prediction_samples
+        return [self._noise(shapes, members, (*axes[:-1], number)) for number in range(count)]
+
+    def losses(
+        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
     ) -> Predicted:
         """Draw the weights, add the weighted KL to the loss."""
-        means, rhos = split_posterior(leaves)
-        weights = sample_weights(means, rhos, self._noise(means, members, axes))
+        noise, sharpened, inner = randomness
+        means, rhos = split_posterior(parameters)
+        weights = sample_weights(means, rhos, noise)
         divergence = kl_sample(weights, means, rhos, self.prior, lead=1)
-        # One mask a step: the sharpening's gradient and the loss see the same network.
-        mask = self._training_randomness(members, axes, batch)
-        if self.settings.sharpening:
-            weights, extra = self._sharpened(weights, population, members, batch, axes, mask)
+        if sharpened is not None:
+            # The same dropout in both: the gradient and the loss see one network.
+            _, loss = self.forward(weights, buffers, batch, inner, True)
+            weights, extra = self._sharpened(weights, loss, sharpened)
             divergence = divergence + extra
-        predicted = self.forward(weights, population.buffers, batch, mask, True)
+        predicted = self.forward(weights, buffers, batch, inner, True)
         return predicted._replace(loss=predicted.loss + divergence / self.sequences)
 
-    def _sharpened(
-        self,
-        weights: Stacked,
-        population: Population,
-        members: Sequence[Member],
-        batch: Batch,
-        axes: Sequence[str | int],
-        mask: Randomness | None,
-    ) -> tuple[Stacked, Tensor]:
+    def _sharpened(self, weights: Stacked, loss: Tensor, noise: Stacked) -> tuple[Stacked, Tensor]:
         """Sharpened weights and KL(q(theta | phi, batch) || p(theta | phi))."""
-        _, loss = self.forward(weights, population.buffers, batch, mask, True)
         gradients = torch.autograd.grad(loss.sum(), list(weights.values()), retain_graph=True)
         named = dict(zip(weights, (gradient.detach() for gradient in gradients), strict=True))
         rate = self.settings.sharpening_rate
         moved = sharpen(weights, named, rate)
-        noise = self._noise(moved, members, (*axes, "sharpened"))
         drawn = {name: value + SHARPENING_SIGMA * noise[name] for name, value in moved.items()}
         shifts = torch.stack([g.square().flatten(1).sum(1) for g in named.values()]).sum(0)
         return drawn, shifts * rate**2 / (2 * SHARPENING_SIGMA**2)
 
-    def predict(
-        self,
-        population: Population,
-        members: Sequence[Member],
-        batch: Batch,
-        axes: Sequence[str | int],
-        best: bool,
+    def outputs(
+        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
     ) -> Predicted:
         """Average predictions (classification: probabilities) over S weight samples."""
-        parameters = population.best_parameters if best else population.parameters
-        buffers = population.best_buffers if best else population.buffers
-        # One set of weight samples for the whole split: the batch's number is no part of the seed.
-        axes = axes[:-1]
-        with torch.no_grad():
-            means, rhos = split_posterior(parameters)
-            outputs = []
-            for number in range(self.settings.prediction_samples):
-                weights = sample_weights(means, rhos, self._noise(means, members, (*axes, number)))
-                outputs.append(self.forward(weights, buffers, batch, None, False).output)
-            stacked = torch.stack([output.prediction for output in outputs])
-            output = outputs[0]._replace(prediction=mixture(stacked, self.spec.task))
-            return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
+        means, rhos = split_posterior(parameters)
+        found = []
+        for noise in randomness:
+            weights = sample_weights(means, rhos, noise)
+            found.append(self.forward(weights, buffers, batch, None, False).output)
+        stacked = torch.stack([output.prediction for output in found])
+        output = found[0]._replace(prediction=mixture(stacked, self.spec.task))
+        return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
 
 def mixture(predictions: Tensor, task: str) -> Tensor:

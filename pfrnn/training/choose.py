@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import torch
 
 from pfrnn.config import Config
+from pfrnn.errors import ConfigError
 from pfrnn.kernels import dispatch
+from pfrnn.kernels.graph import CudaCapture
 from pfrnn.nn.networks import NetworkSpec
 from pfrnn.training.bayesian import BayesianPath
+from pfrnn.training.contract import ComputePath
+from pfrnn.training.graphed import GraphedPath
 from pfrnn.training.loss import loss_weights
-from pfrnn.training.path import ComputePath, PlainPath
+from pfrnn.training.path import PlainPath
 from pfrnn.variants import Variant
 
 log = logging.getLogger(__name__)
+
+# 0: steps are launched one by one on a GPU too.
+GRAPHS = "PFRNN_GRAPHS"
 
 
 def choose_path(
@@ -30,11 +38,30 @@ def choose_path(
         device: where it runs.
     """
     weights = loss_weights(config.loss, variant, config.filter.fidelity)
+    path = PlainPath(spec, weights, config.training)
     if variant.kind == "bayesian":
-        return BayesianPath(spec, weights, config.training, config.bayesian, sequences)
-    if variant.kind != "particle":
-        return PlainPath(spec, weights, config.training)
-    return particle_path(PlainPath(spec, weights, config.training), device)
+        path = BayesianPath(spec, weights, config.training, config.bayesian, sequences)
+    elif variant.kind == "particle":
+        path = particle_path(path, device)
+    return with_graphs(path, device)
+
+
+def with_graphs(path: PlainPath, device: torch.device) -> ComputePath:
+    """Wrap a path where graphs exist and aren't switched off (``PFRNN_GRAPHS=0``).
+
+    Raises:
+        ConfigError: PFRNN_GRAPHS has an unknown value.
+    """
+    asked = os.environ.get(GRAPHS, "1")
+    if asked not in ("0", "1"):
+        raise ConfigError(f"{GRAPHS}: expected 0 or 1, got {asked!r}")
+    if device.type != "cuda":
+        path.graph = f"off: no CUDA graphs on {device.type}"
+        return path
+    if asked == "0":
+        path.graph = f"off: {GRAPHS}=0"
+        return path
+    return GraphedPath(path, CudaCapture)
 
 
 def particle_path(plain: PlainPath, device: torch.device) -> PlainPath:

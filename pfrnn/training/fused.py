@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,11 +19,11 @@ from pfrnn.training.batches import Batch
 from pfrnn.training.loss import LossWeights
 from pfrnn.training.members import Member
 from pfrnn.training.noise import dropout_factors, step_seed
-from pfrnn.training.optimiser import Hyper
-from pfrnn.training.path import PlainPath, Predicted
-from pfrnn.training.population import Population
+from pfrnn.training.path import PlainPath
 
 _STEPS = 4096
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -48,30 +49,13 @@ class FusedPath(PlainPath):
         self._seeds: dict[tuple[object, ...], Tensor] = {}
         self._steps: Tensor | None = None
 
-    def train_step(
-        self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
-    ) -> None:
-        """Update ``population`` in place, by the plain path when the kernels fail."""
+    def attempt(self, work: Callable[[], Result]) -> Result:
+        """Do a step's work, by the plain path when the kernels fail."""
         try:
-            super().train_step(population, members, hyper, batch)
+            return work()
         except KernelError as error:
             self._fall_back(error)
-            super().train_step(population, members, hyper, batch)
-
-    def predict(
-        self,
-        population: Population,
-        members: Sequence[Member],
-        batch: Batch,
-        axes: Sequence[str | int],
-        best: bool,
-    ) -> Predicted:
-        """Evaluate the current or the best state, by the plain path when the kernels fail."""
-        try:
-            return super().predict(population, members, batch, axes, best)
-        except KernelError as error:
-            self._fall_back(error)
-            return super().predict(population, members, batch, axes, best)
+            return work()
 
     def _fall_back(self, error: KernelError) -> None:
         if not self._fused:
@@ -111,13 +95,11 @@ class FusedPath(PlainPath):
         """Key of a step's numbers: the members' seeds for the use, and the step."""
         *use, step = axes if isinstance(axes[-1], int) else (*axes, 0)
         if self._steps is None:
-            self._steps = torch.arange(_STEPS, device=device)
+            # Two a row: every step's number starts at a multiple of 16 bytes. Triton compiles a
+            # kernel anew for a pointer that doesn't.
+            self._steps = torch.arange(_STEPS, device=device).repeat_interleave(2).view(-1, 2)
         place = int(step)
-        number = (
-            self._steps[place : place + 1]
-            if place < _STEPS
-            else torch.tensor([place], device=device)
-        )
+        number = self._steps[place, :1] if place < _STEPS else torch.tensor([place], device=device)
         # The members' seeds belong to the key: a compacted population has other rows.
         name = (tuple(use), tuple(member.seed for member in members))
         if name not in self._seeds:

@@ -21,9 +21,9 @@ from pfrnn.provenance import commit, lock_digest, machine, source_digest, versio
 from pfrnn.training import checkpoint
 from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
+from pfrnn.training.contract import ComputePath
 from pfrnn.training.device import open_device, peak_memory
 from pfrnn.training.members import Member
-from pfrnn.training.path import ComputePath
 from pfrnn.training.places import Places
 from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
@@ -182,6 +182,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
         "kernel_reason": trained.path.reason,
+        "graph": trained.path.graph,
         # The day, for readers: no digest and no number depends on it.
         "finished": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(trained.trainer.seconds(), 3),

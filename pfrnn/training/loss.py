@@ -86,7 +86,10 @@ def _release_forms(task: str, output: NetworkOutput) -> tuple[dict[str, Any], di
         "time_weights": exponential_time_weights(len(like), device=like.device, dtype=like.dtype)
     }
     if task == "localization":
-        shared["coordinate_weights"] = like.new_tensor([1.0, 1.0, HEADING, HEADING])
+        # Filled on the device: a tensor made from numbers on the host would wait for its copy.
+        weights = like.new_full((4,), HEADING)
+        weights[:2].fill_(1.0)
+        shared["coordinate_weights"] = weights
     return (
         {**shared, "coordinates": "sum", "batch": "sum"},
         {**shared, "form": "per_coordinate", "time": "mean"},

@@ -47,6 +47,7 @@ def draw(
     lengths: Sequence[int],
     shape: NoiseShape,
     device: torch.device,
+    steps: int | None = None,
 ) -> Randomness:
     """Draw a step's noise for every member.
 
@@ -57,12 +58,13 @@ def draw(
             number of steps, so its numbers don't depend on its neighbours' padding.
         shape: N, K, H and what is needed besides the transition noise.
         device: where the numbers are made; a CPU and a GPU make different ones.
+        steps: T where the batch is longer than its longest sequence; the numbers there are 0.
     """
     seeds = [step_seed(member, *axes) for member in members]
     # Dict order keeps the first appearance: deterministic.
     keys = dict.fromkeys(zip(seeds, lengths, strict=True))
     unique = {key: place for place, key in enumerate(keys)}
-    count, steps = len(unique), max(lengths)
+    count, steps = len(unique), steps or max(lengths)
     sizes = (shape.sequences, shape.particles)
     normal = torch.zeros(count, steps, *sizes, shape.hidden, device=device)
     uniform = torch.zeros(count, steps, *sizes, device=device) if shape.uniform else None

@@ -66,6 +66,7 @@ def rmsprop(
     epsilon: float,
     alive: Tensor,
     decays: Callable[[str], bool] = lambda name: True,
+    asks: bool = True,
 ) -> Update:
     r"""One RMSprop step of every member.
 
@@ -87,6 +88,8 @@ def rmsprop(
         alive: bool (M,); a member that is not alive, or whose gradient is not finite, keeps its
             values.
         decays: whether L2 acts on a parameter, by its name.
+        asks: whether the host may ask if every member moves, which spares a copy; never on a GPU,
+            where the question waits for the device. The numbers are the same.
     """
     norm = gradient_norm(gradients)
     factor = (hyper.clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
@@ -110,8 +113,7 @@ def rmsprop(
     steps = torch._foreach_div(clipped, roots)
     torch._foreach_mul_(steps, wide(hyper.learning_rate))
     moved = torch._foreach_sub(values, steps)
-    # On a GPU the question whether all move would wait for the device.
-    if moves.is_cuda or not bool(moves.all()):
+    if not asks or moves.is_cuda or not bool(moves.all()):
         masks = wide(moves)
         moved = [torch.where(m, new, old) for m, new, old in zip(masks, moved, values, strict=True)]
         squares = [

@@ -1,14 +1,17 @@
 """The compute path: one training step and one evaluation step of a population.
 
 ``PlainPath`` is torch's eager mode. A faster path (a compiled or fused step) is another class
-with the same methods; ``choose_path`` decides and says why.
+with the same methods; ``choose_path`` decides and says why. ``GraphedPath`` replays any of them.
+
+A step has two parts. The host's chooses the batch and makes random numbers, or the keys they
+derive from. The device's (``step``, ``evaluate``) is a function of tensors in fixed memory which
+it reads and writes in place, and never waits for the host, so that it can be captured.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,55 +20,20 @@ from torch.func import functional_call
 from pfrnn.config import Training
 from pfrnn.functional.batch_norm import Statistics, update_running
 from pfrnn.nn.cores import Randomness
-from pfrnn.nn.networks import ExperimentNetwork, NetworkOutput, NetworkSpec
-from pfrnn.training.batches import Batch
+from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
+from pfrnn.training.batches import Batch, DeviceSplit, Rows, gather
 from pfrnn.training.loss import LossWeights, member_loss
 from pfrnn.training.members import Member
 from pfrnn.training.noise import NoiseShape, draw, draw_dropout
 from pfrnn.training.optimiser import Hyper, Stacked, rmsprop
 from pfrnn.training.population import Population
-
-log = logging.getLogger(__name__)
+from pfrnn.training.scores import Predicted, Scores, scores
 
 # Weight of a new batch in the running batch-norm statistics, once 1/n has fallen below it.
 _MOMENTUM = 0.1
 _RUNNING = "core.cell.running"
 
-
-class Predicted(NamedTuple):
-    """Output of one evaluation step and its loss (M,)."""
-
-    output: NetworkOutput
-    loss: Tensor
-
-
-class ComputePath(Protocol):
-    """What the training loop needs from a path."""
-
-    name: str
-    reason: str
-    stochastic: bool  # whether two evaluations with different noise differ
-    spec: NetworkSpec
-    weights: LossWeights
-    training: Training
-
-    def build(self) -> nn.Module:
-        """Make one freshly initialised model."""
-
-    def train_step(
-        self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
-    ) -> None:
-        """Update ``population`` with one batch and add to its sums."""
-
-    def predict(
-        self,
-        population: Population,
-        members: Sequence[Member],
-        batch: Batch,
-        axes: Sequence[str | int],
-        best: bool,
-    ) -> Predicted:
-        """Evaluate one batch with the noise that ``axes`` name."""
+Result = TypeVar("Result")
 
 
 class PlainPath:
@@ -73,6 +41,7 @@ class PlainPath:
 
     name = "plain"
     reason = "torch's eager mode"
+    graph = "off"
 
     def __init__(self, spec: NetworkSpec, weights: LossWeights, training: Training) -> None:
         self.spec = spec
@@ -90,15 +59,12 @@ class PlainPath:
         """Whether L2 acts on a parameter."""
         return True
 
-    def _training_randomness(
-        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
-    ) -> Randomness | None:
-        """A training step's numbers: those of :meth:`_randomness`, and dropout's mask."""
-        drawn = self._randomness(members, axes, batch)
-        if self.spec.dropout == 0:
-            return drawn
-        mask = self._dropout(members, axes, batch)
-        return (Randomness() if drawn is None else drawn)._replace(dropout=mask)
+    def release(self) -> None:
+        """Nothing is held between two steps."""
+
+    def attempt(self, work: Callable[[], Result]) -> Result:
+        """Do a step's work; a path that can go on another way after a failure does it again."""
+        return work()
 
     def _dropout(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
@@ -125,7 +91,23 @@ class PlainPath:
             uniform=spec.filter.resampling != "none",
             initial=spec.filter.initial_state == "uniform",
         )
-        return draw(members, axes, batch.lengths, shape, batch.x.device)
+        return draw(members, axes, batch.lengths, shape, batch.x.device, len(batch.x))
+
+    def _training_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Any:
+        """A training step's numbers, dropout's mask too: tensors, or tuples and dicts of them."""
+        drawn = self._randomness(members, axes, batch)
+        if self.spec.dropout == 0:
+            return drawn
+        mask = self._dropout(members, axes, batch)
+        return (Randomness() if drawn is None else drawn)._replace(dropout=mask)
+
+    def _evaluation_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Any:
+        """An evaluation step's numbers, likewise."""
+        return self._randomness(members, axes, batch)
 
     def forward(
         self,
@@ -146,6 +128,18 @@ class PlainPath:
         )
         return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
+    def losses(
+        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
+    ) -> Predicted:
+        """Run a training batch on the numbers of :meth:`_training_randomness`."""
+        return self.forward(parameters, buffers, batch, randomness, True)
+
+    def outputs(
+        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
+    ) -> Predicted:
+        """Run an evaluation batch on the numbers of :meth:`_evaluation_randomness`."""
+        return self.forward(parameters, buffers, batch, randomness, False)
+
     def training_loss(
         self,
         leaves: Stacked,
@@ -156,17 +150,31 @@ class PlainPath:
     ) -> Predicted:
         """Run a training batch with the noise that ``axes`` name."""
         randomness = self._training_randomness(members, axes, batch)
-        return self.forward(leaves, population.buffers, batch, randomness, True)
+        return self.losses(leaves, population.buffers, batch, randomness)
 
-    def train_step(
-        self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
+    def step(
+        self,
+        population: Population,
+        hyper: Hyper,
+        batch: Batch,
+        randomness: Any,
+        asks: bool = True,
     ) -> None:
-        """Update ``population`` in place; nothing changes when the step raises."""
-        axes = ("train", population.epoch, population.step)
+        """The device's part of a training step: all tensors are written in place, at the end.
+
+        A step that raises (out of memory) changes nothing.
+
+        Args:
+            population: its tensors are read and written; its counters on the host are not.
+            hyper: the members' settings.
+            batch: of the training split.
+            randomness: of :meth:`_training_randomness`.
+            asks: whether the host may look at numbers (never while it is captured).
+        """
         leaves = {
             name: value.detach().requires_grad_() for name, value in population.parameters.items()
         }
-        output, loss = self.training_loss(leaves, population, members, batch, axes)
+        output, loss = self.losses(leaves, population.buffers, batch, randomness)
         # Members share nothing, so the gradient of the sum holds each one's own.
         gradients = torch.autograd.grad(
             loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
@@ -182,19 +190,54 @@ class PlainPath:
                 self.training.rmsprop_eps,
                 finite,
                 self.decays,
+                asks,
             )
             finite &= torch.isfinite(update.gradient_norm)
-            buffers = running_statistics(population, output.statistics)
+            moved = running_statistics(population, output.statistics)
             sequences = batch.x.shape[2]
             row = [loss * sequences, torch.full_like(loss, sequences), update.gradient_norm]
-            sums = population.sums + torch.stack(row)
-        population.parameters = update.parameters
-        population.square_average = update.square_average
-        population.buffers = buffers
-        population.sums = sums
-        population.finite = finite
-        population.step += 1
-        population.updates += 1
+            moved.append((population.sums, population.sums + torch.stack(row)))
+            for old, new in (
+                (population.parameters, update.parameters),
+                (population.square_average, update.square_average),
+            ):
+                moved += [(old[name], new[name]) for name in old]
+            # Nothing below can fail: no memory is asked for.
+            torch._foreach_copy_([old for old, _ in moved], [new for _, new in moved])
+            population.finite.copy_(finite)
+            population.clock.add_(1)
+
+    def train_step(
+        self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
+    ) -> None:
+        """Update ``population`` in place; nothing changes when the step raises."""
+        axes = ("train", population.epoch, population.step)
+        self.attempt(
+            lambda: self.step(
+                population, hyper, batch, self._training_randomness(members, axes, batch)
+            )
+        )
+        population.count_step()
+
+    def train_on(
+        self,
+        population: Population,
+        members: Sequence[Member],
+        hyper: Hyper,
+        split: DeviceSplit,
+        rows: Rows,
+    ) -> None:
+        """Gather and :meth:`train_step`."""
+        self.train_step(population, members, hyper, gather(split, rows))
+
+    def evaluate(
+        self, population: Population, batch: Batch, randomness: Any, best: bool
+    ) -> Predicted:
+        """The device's part of an evaluation step."""
+        parameters = population.best_parameters if best else population.parameters
+        buffers = population.best_buffers if best else population.buffers
+        with torch.no_grad():
+            return self.outputs(parameters, buffers, batch, randomness)
 
     def predict(
         self,
@@ -204,31 +247,47 @@ class PlainPath:
         axes: Sequence[str | int],
         best: bool,
     ) -> Predicted:
-        """Evaluate the current or the best state."""
-        parameters = population.best_parameters if best else population.parameters
-        buffers = population.best_buffers if best else population.buffers
-        with torch.no_grad():
-            randomness = self._randomness(members, axes, batch)
-            return self.forward(parameters, buffers, batch, randomness, False)
+        """Evaluate the current or the best state with the noise that ``axes`` name."""
+        return self.attempt(
+            lambda: self.evaluate(
+                population, batch, self._evaluation_randomness(members, axes, batch), best
+            )
+        )
+
+    def score_on(
+        self,
+        population: Population,
+        members: Sequence[Member],
+        split: DeviceSplit,
+        rows: Rows,
+        axes: Sequence[str | int],
+        best: bool,
+    ) -> Scores:
+        """Gather, :meth:`predict`, and keep what counts."""
+        batch = gather(split, rows)
+        return scores(self.predict(population, members, batch, axes, best), batch, split)
 
 
-def running_statistics(population: Population, own: Statistics | None) -> Stacked:
+def running_statistics(
+    population: Population, own: Statistics | None
+) -> list[tuple[Tensor, Tensor]]:
     """Move the running batch-norm statistics of each time step towards the batch's.
 
     The n-th update weighs 1/n until that falls to 0.1, so that a short training isn't judged on
     statistics that still remember their start.
+
+    Returns:
+        Pairs of what the population holds for the batch's time steps, and its new value.
     """
     if own is None:
-        return population.buffers
-    momentum = max(_MOMENTUM, 1.0 / (population.updates + 1))
+        return []
     steps = len(own.mean)
-    buffers = dict(population.buffers)
-    before = (buffers[f"{_RUNNING}.mean"], buffers[f"{_RUNNING}.variance"])
+    before = [population.buffers[f"{_RUNNING}.{name}"] for name in ("mean", "variance")]
+    old = (before[0][..., :steps, :], before[1][..., :steps, :])
+    momentum = (population.clock + 1).double().reciprocal().clamp(min=_MOMENTUM)
     new = update_running(
-        (before[0][..., :steps, :], before[1][..., :steps, :]),
+        old,
         Statistics(own.mean.movedim(0, -2), own.variance.movedim(0, -2), own.count.movedim(0, -1)),
-        momentum,
+        momentum.to(old[0].dtype),
     )
-    for name, old, value in zip(("mean", "variance"), before, new, strict=True):
-        buffers[f"{_RUNNING}.{name}"] = torch.cat([value, old[..., steps:, :]], -2)
-    return buffers
+    return list(zip(old, new, strict=True))

@@ -15,7 +15,10 @@ from pfrnn.training.optimiser import Stacked
 
 @dataclasses.dataclass
 class Population:
-    """Live members of one population; every tensor has the member axis first.
+    """Live members of one population; every tensor but ``clock`` has the member axis.
+
+    A training step writes into the tensors where they lie, so that a captured step finds them;
+    nothing but :meth:`take` gives a population new ones.
 
     Attributes:
         members: indices (in the block) of the live members, in stacked order.
@@ -27,6 +30,7 @@ class Population:
         epoch: epoch in progress, from 1.
         step: steps done in this epoch.
         updates: steps done in all.
+        clock: () int64, ``updates`` on the device, for a step that can't ask the host.
         sums: (3, M): sums over this epoch's steps of loss times sequences, sequences, gradient
             norm.
         finite: bool (M,), False once a loss or gradient was not finite.
@@ -41,6 +45,7 @@ class Population:
     epoch: int
     step: int
     updates: int
+    clock: Tensor
     sums: Tensor
     finite: Tensor
 
@@ -59,6 +64,7 @@ class Population:
         return dataclasses.replace(
             self,
             members=[self.members[place] for place in positions],
+            clock=self.clock.clone(),
             sums=self.sums.index_select(1, index),
             finite=self.finite.index_select(0, index),
             **changes,
@@ -72,12 +78,27 @@ class Population:
         ):
             for name, value in current.items():
                 chosen = improved.view(-1, *([1] * (value.dim() - 1)))
-                best[name] = torch.where(chosen, value, best[name])
+                best[name].copy_(torch.where(chosen, value, best[name]))
+
+    def count_step(self) -> None:
+        """Count a training step on the host; the step itself moves ``clock``."""
+        self.step += 1
+        self.updates += 1
 
     def start_epoch(self) -> None:
         """Reset what is summed over an epoch."""
         self.step = 0
-        self.sums = torch.zeros_like(self.sums)
+        self.sums.zero_()
+
+    def trained(self) -> list[Tensor]:
+        """Every tensor that a training step writes."""
+        stacks = (self.parameters, self.square_average, self.buffers)
+        return [
+            *(value for stack in stacks for value in stack.values()),
+            self.clock,
+            self.sums,
+            self.finite,
+        ]
 
     def to_plain(self) -> dict[str, Any]:
         """Convert to tensors and plain data for a checkpoint."""
@@ -115,6 +136,7 @@ class Population:
             epoch=0,
             step=0,
             updates=0,
+            clock=torch.zeros((), dtype=torch.int64, device=device),
             sums=torch.zeros(3, len(members), device=device),
             finite=torch.ones(len(members), dtype=torch.bool, device=device),
         )
@@ -155,11 +177,13 @@ def new_population(
         parameters=parameters,
         buffers=buffers,
         square_average={name: torch.zeros_like(value) for name, value in parameters.items()},
-        best_parameters=dict(parameters),
-        best_buffers=dict(buffers),
+        # Copies: a step writes into the parameters.
+        best_parameters={name: value.clone() for name, value in parameters.items()},
+        best_buffers={name: value.clone() for name, value in buffers.items()},
         epoch=1,
         step=0,
         updates=0,
+        clock=torch.zeros((), dtype=torch.int64, device=device),
         sums=torch.zeros(3, len(members), device=device),
         finite=torch.ones(len(members), dtype=torch.bool, device=device),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -99,12 +100,17 @@ class BlockState:
         else:
             self.groups.pop(0)
 
-    def split(self) -> None:
-        """Halve the group in progress: the second half waits until the first has finished."""
+    def split(self, sizes: Sequence[int] | None = None) -> None:
+        """Split the group in progress: what follows waits until its first part has finished.
+
+        Args:
+            sizes: members of each part; None halves the group.
+        """
         group = self.groups[0]
-        middle = (len(group.members) + 1) // 2
-        places = range(len(group.members))
-        self.groups[:1] = [group.take(places[:middle]), group.take(places[middle:])]
+        count = len(group.members)
+        sizes = sizes or [(count + 1) // 2, count // 2]
+        ends = list(itertools.accumulate(sizes, initial=0))
+        self.groups[:1] = [group.take(range(a, b)) for a, b in itertools.pairwise(ends)]
 
 
 def stacked_best(state: BlockState, members: Sequence[Member]) -> tuple[Stacked, Stacked]:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import torch
 
-from pfrnn.training import checkpoint, members
-from pfrnn.training.batches import epoch_batches, gather
+from pfrnn.training import checkpoint, footprint, members
+from pfrnn.training.batches import epoch_batches
+from pfrnn.training.contract import ComputePath
 from pfrnn.training.evaluate import Evaluated, evaluate
+from pfrnn.training.graphed import GraphedPath
 from pfrnn.training.interrupt import StoppedError, StopRequest
 from pfrnn.training.judge import judge
 from pfrnn.training.members import Member
 from pfrnn.training.optimiser import Hyper
-from pfrnn.training.path import ComputePath
 from pfrnn.training.population import Population, new_population
 from pfrnn.training.problem import Problem
 from pfrnn.training.progress import Progress
@@ -57,12 +58,35 @@ class BlockTrainer:
         self.folder = folder
         self.identity = identity
         self.device = problem.train.x.device
-        self.state = self._restore() or BlockState(
-            groups=[new_population(path.build, self.members, self.device)],
-            progress=[MemberProgress() for _ in self.members],
-        )
+        self.state = self._restore() or self._begin()
         self._hyper: Hyper | None = None
         self._saved = self._published = self._clock = time.monotonic()
+
+    def _begin(self) -> BlockState:
+        """Initialise all members, in as many groups as the device's memory asks for."""
+        state = BlockState(
+            groups=[new_population(self.path.build, self.members, self.device)],
+            progress=[MemberProgress() for _ in self.members],
+        )
+        train, path = self.problem.train, self.path
+        each = footprint.member_bytes(
+            path.spec,
+            min(self.problem.batch_size, train.sequences),
+            int(train.host_length.max()),
+            sum(value[0].numel() for value in state.groups[0].parameters.values()),
+            path.name,
+            isinstance(path, GraphedPath),
+        )
+        sizes = footprint.group_sizes(len(self.members), each, footprint.room(self.device))
+        if len(sizes) > 1:
+            state.split(sizes)
+            note = (
+                f"{len(self.members)} members need about {each * len(self.members) / 2**30:.2g} "
+                f"GiB, more than there is; trained in {len(sizes)} groups"
+            )
+            state.notes.append(note)
+            log.warning(note)
+        return state
 
     @property
     def checkpoint_path(self) -> Path:
@@ -141,6 +165,7 @@ class BlockTrainer:
             raise error
         self.state.split()
         self._hyper = None
+        self.path.release()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         note = f"out of memory with {count} members side by side; going on with half of them"
@@ -157,8 +182,8 @@ class BlockTrainer:
         batches = epoch_batches(
             live, group.epoch, problem.train.sequences, problem.batch_size, self.device
         )
-        for index in batches[group.step :]:
-            self.path.train_step(group, live, self._hyper, gather(problem.train, index))
+        for rows in batches[group.step :]:
+            self.path.train_on(group, live, self._hyper, problem.train, rows)
             bar.step()
             self._pause(request)
         self._end_epoch(group, live)

@@ -80,6 +80,41 @@ print("equal")
 """
 
 
+# Training through the capture's stand-in: keys in memory that stays, the gather inside the step.
+CAPTURED = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, {root!r})
+from pfrnn.kernels.graph import EagerCapture
+from pfrnn.plan import Setting
+from pfrnn.training.choose import particle_path
+from pfrnn.training.fused import FusedPath
+from pfrnn.training.graphed import GraphedPath
+from pfrnn.training.members import final_members
+from tests.training.test_population import run, world
+
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 1}})
+cut = lambda split: split._replace(**{{
+    name: getattr(split, name)[:6] for name in ("x", "length", "y", "mask", "host_length")}})
+problem = problem._replace(train=cut(problem.train), batch_size=2)
+fused = particle_path(plain, torch.device("cpu"))
+assert isinstance(fused, FusedPath), fused.reason
+graphed = GraphedPath(fused, EagerCapture)
+members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+ends = [run(problem, path, members, Path({folder!r}) / path.__class__.__name__)
+        for path in (fused, graphed)]
+assert fused.name == "fused" and graphed.graph.startswith("captured: "), graphed.graph
+for first, second in zip(ends[0].history, ends[1].history, strict=True):
+    assert first | {{"seconds": 0}} == second | {{"seconds": 0}}
+for place, stacks in ends[0].best.items():
+    for first, second in zip(stacks, ends[1].best[place], strict=True):
+        assert all(torch.equal(value, second[key]) for key, value in first.items())
+print("equal")
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "dropout"),
@@ -93,6 +128,20 @@ def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, mod
     code = CHILD.format(
         root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, dropout=dropout
     )
+    interpreted(code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "model"), [("toy_regression", "pf_gru"), ("toy_classes", "pf_lstm")]
+)
+def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model):
+    code = CAPTURED.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+    interpreted(code)
+
+
+def interpreted(code: str) -> None:
+    """Run code in Triton's interpreter, in a process of its own."""
     environment = {"TRITON_INTERPRET": "1", "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -114,14 +163,17 @@ def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
     assert "CUDA" in chosen.reason
 
 
-def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog):
+@pytest.mark.parametrize("graphs", [False, True])
+def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, graphs):
     """Each size is compiled on first use, on the user's card: a failure must not end the job."""
     from triton.runtime.errors import PTXASError
 
     from pfrnn.kernels.dispatch import Choice
+    from pfrnn.kernels.graph import EagerCapture
     from pfrnn.plan import Setting
-    from pfrnn.training.batches import gather
+    from pfrnn.training.batches import epoch_batches
     from pfrnn.training.fused import FusedPath
+    from pfrnn.training.graphed import GraphedPath
     from pfrnn.training.members import final_members, hyper
     from pfrnn.training.population import new_population
 
@@ -131,17 +183,60 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog):
     problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
     choice = Choice("fused", "for the test", fails)
     broken = FusedPath(plain.spec, plain.weights, plain.training, choice)
+    path = GraphedPath(broken, EagerCapture) if graphs else broken
     members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
     cpu = torch.device("cpu")
-    batch = gather(problem.train, torch.arange(6).repeat(2, 1).numpy())
     ends = []
-    for path in (broken, plain):
-        population = new_population(path.build, members, cpu)
-        path.train_step(population, members, hyper(members, cpu), batch)
+    for one in (path, plain):
+        population = new_population(one.build, members, cpu)
+        settings = hyper(members, cpu)
+        for rows in epoch_batches(members, 1, 40, 10, cpu):
+            one.train_on(population, members, settings, problem.train, rows)
         ends.append(population)
     for name, value in ends[1].parameters.items():
         assert torch.equal(ends[0].parameters[name], value)
-    assert broken.name == "plain"
-    assert broken.reason.startswith("the fused kernels failed (PTXASError: ")
-    assert broken.reason.endswith("too many registers)")
+    assert path.name == "plain"
+    assert path.reason.startswith("the fused kernels failed (PTXASError: ")
+    assert path.reason.endswith("too many registers)")
+    assert path.graph == ("captured: 1 graphs" if graphs else "off")
     assert caplog.text.count("going on with the plain path") == 1
+
+
+def test_kernels_that_fail_at_another_size_take_their_graphs_with_them(tmp_path):
+    """The last batch's kernel fails after full batches were captured with theirs."""
+    from triton.runtime.errors import PTXASError
+
+    from pfrnn.kernels.dispatch import Choice
+    from pfrnn.kernels.graph import EagerCapture
+    from pfrnn.plan import Setting
+    from pfrnn.training.fused import FusedPath
+    from pfrnn.training.graphed import GraphedPath
+    from pfrnn.training.members import final_members
+
+    from .test_population import run
+
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm", training={"max_epochs": 2})
+    problem = problem._replace(batch_size=18)
+    original = plain.network.core.run
+
+    def sometimes(projected, state, key, *rest, **options):
+        if projected.shape[-2] == 4:
+            raise PTXASError("too many registers")
+        steps, hidden = len(projected), state.hidden
+        noise = hidden.new_full((steps, *hidden.shape), 0.1)
+        uniform = hidden.new_full((steps, *hidden.shape[:-1]), 0.5)
+        return original(projected, state, noise, uniform, *rest[1:], **options)
+
+    ends, used = [], []
+    for graphs in (False, True):
+        choice = Choice("fused", "for the test", sometimes)
+        fused = FusedPath(plain.spec, plain.weights, plain.training, choice)
+        path = GraphedPath(fused, EagerCapture) if graphs else fused
+        members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+        ends.append(run(problem, path, members, tmp_path / str(graphs)))
+        used.append(path)
+    for row, other in zip(ends[0].history, ends[1].history, strict=True):
+        assert row | {"seconds": 0} == other | {"seconds": 0}
+    assert used[1].name == "plain"
+    # Steps of the kernels' keys, int64, are gone; those of drawn noise are there.
+    assert {key[-1][1][1] for key in used[1]._calls} == {torch.float32}

@@ -1,0 +1,128 @@
+"""Opens a block of a real set for a benchmark as a training job does: data, network, members."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from pfrnn.config import load_config, merge
+from pfrnn.data.prepare import prepare
+from pfrnn.data.store import load_prepared
+from pfrnn.plan import make_plan
+from pfrnn.training.batches import to_device
+from pfrnn.training.choose import choose_path
+from pfrnn.training.contract import ComputePath
+from pfrnn.training.members import Member, final_members, search_members
+from pfrnn.training.problem import Problem
+from pfrnn.training.spec import network_spec
+from pfrnn.variants import variant
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def sizes_of(data: str, train: int | None, validation: int | None) -> dict[str, Any]:
+    """Overrides that cap a set's splits; None keeps the protocol's."""
+    maze = data.startswith("maze")
+    asked = {"train" if maze else "max_train": train}
+    if validation is not None and not maze:
+        raise ValueError(f"{data}: its validation split can't be capped, only a maze's")
+    asked["validation"] = validation
+    return {"datasets": {data: {name: n for name, n in asked.items() if n is not None}}}
+
+
+class Opened(NamedTuple):
+    """A block ready to train."""
+
+    problem: Problem
+    path: ComputePath
+    members: list[Member]
+
+
+class Ask(NamedTuple):
+    """What a benchmark trains.
+
+    Attributes:
+        data: a data set of the registry; the mazes need no raw files.
+        model: a variant.
+        batch: sequences a step.
+        members: in one population: points of the grid, or repetitions of its first point.
+        paired: repetitions, each with its own seed, instead of points of the grid.
+        tier: whose sizes and protocol.
+        overrides: of params.yaml.
+    """
+
+    data: str
+    model: str
+    batch: int
+    members: int
+    paired: bool = False
+    tier: str = "paper"
+    overrides: Mapping[str, Any] = {}
+
+
+def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
+    """Prepare the data below ``folder``, unless they lie there, and choose the compute path."""
+    study = {"datasets": [ask.data], "variants": [ask.model], "size_rules": ["fixed"]}
+    fixed: dict[str, Any] = {"study": study, "grid": {"batch_size": [ask.batch]}}
+    if ask.data.startswith("maze"):
+        # Neither the exact posterior nor the test is looked at.
+        fixed["datasets"] = {ask.data: {"posterior_trajectories": 0, "test": 50}}
+    plan = make_plan(load_config(ROOT / "params.yaml", ask.tier, merge(ask.overrides, fixed)))
+    config, block = plan.config.for_dataset(ask.data), plan.blocks[0]
+    prepared_folder = folder / plan.prepared_id(ask.data)
+    if not (prepared_folder / "arrays.npz").exists():
+        prepare(ask.data, plan.protocols[ask.data], config.seed, folder / "raw", prepared_folder)
+    prepared = load_prepared(prepared_folder)
+    model = variant(block.variant)
+    spec = network_spec(
+        config, prepared.card, model, block.hidden_size, block.particles, prepared.extra
+    )
+    splits = {name: to_device(prepared.splits[name], device) for name in ("train", "validation")}
+    path = choose_path(spec, model, config, splits["train"].sequences, device)
+    problem = Problem(
+        config, prepared.card, splits["train"], splits["validation"],
+        prepared.splits["validation"], ask.batch,
+    )  # fmt: skip
+    if ask.paired:
+        members = final_members(block.settings[0], ask.members, config.seed, ask.data)
+    else:
+        settings = list(itertools.islice(itertools.cycle(block.settings), ask.members))
+        members = search_members(settings, config.seed, ask.data)
+    return Opened(problem, path, members)
+
+
+@contextmanager
+def environment(**values: str | None) -> Iterator[None]:
+    """Set variables of the environment for a while; None unsets one."""
+    import os
+
+    before = {name: os.environ.get(name) for name in values}
+
+    def put(wanted: Mapping[str, str | None]) -> None:
+        for name, value in wanted.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+    put(values)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+def wait(device: torch.device) -> None:
+    """Let the device finish what it was told to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def machine(device: torch.device) -> dict[str, str]:
+    """What stands beside every figure."""
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {"card": card, "torch": torch.__version__}
