@@ -143,6 +143,22 @@ def test_batches_of_unequal_lengths(tmp_path, monkeypatch, model, buckets, bptt)
         same(first, second)
 
 
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("toy_regression", "gru"), ("toy_classes", "pf_lstm"), ("toy_regression", "bayes_lstm")],
+)
+def test_captured_training_with_dropout(tmp_path, name, model):
+    """The masks are drawn before a replay, as without one."""
+    problem, plain, graphed = paths(
+        tmp_path, name, model, network={"dropout": 0.4}, training={"max_epochs": 2, "bptt": 100}
+    )
+    assert plain.spec.dropout == 0.4
+    members = final_members(SETTINGS[0], 2, 1, name)
+    first, second = both(problem, plain, graphed, members, tmp_path)
+    same(first, second)
+    assert graphed.graph.startswith("captured: ")
+
+
 def test_a_captured_run_stopped_in_mid_epoch_resumes_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.setattr(choose, "with_graphs", lambda path, device: GraphedPath(path, Poisoned))
     plan = toys.study(
