@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -22,6 +23,8 @@ from pfrnn.training.noise import dropout_factors, step_seed
 from pfrnn.training.path import PlainPath
 
 _STEPS = 4096
+# How Triton reports a compiler that a signal ended.
+_KILLED = re.compile(r"error code -\d+")
 
 Result = TypeVar("Result")
 
@@ -51,11 +54,16 @@ class FusedPath(PlainPath):
 
     def attempt(self, work: Callable[[], Result]) -> Result:
         """Do a step's work, by the plain path when the kernels fail."""
-        try:
-            return work()
-        except KernelError as error:
-            self._fall_back(error)
-            return work()
+        for last in (False, True):
+            try:
+                return work()
+            except KernelError as error:
+                # A signal that stops a job reaches its compiler too, which says nothing about the
+                # kernel: the path stays what it is, and so does the resumed run.
+                if last or not _KILLED.search(str(error)):
+                    self._fall_back(error)
+                    break
+        return work()
 
     def _fall_back(self, error: KernelError) -> None:
         if not self._fused:

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from pfrnn.training.batches import gather
 from pfrnn.training.choose import particle_path
 from pfrnn.training.path import PlainPath
 
@@ -200,6 +201,40 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, grap
     assert path.reason.endswith("too many registers)")
     assert path.graph == ("captured: 1 graphs" if graphs else "off")
     assert caplog.text.count("going on with the plain path") == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_compiler_that_a_signal_ended_is_asked_once_more(tmp_path, times):
+    """A preempted job's processes all get the signal; its path must not change by it."""
+    from triton.runtime.errors import PTXASError
+
+    from pfrnn.kernels.dispatch import Choice
+    from pfrnn.plan import Setting
+    from pfrnn.training.fused import FusedPath
+    from pfrnn.training.members import final_members, hyper
+    from pfrnn.training.population import new_population
+
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
+    original, calls = plain.network.core.run, []
+
+    def killed(projected, state, key, *rest, **options):
+        calls.append(key)
+        if len(calls) <= times:
+            raise PTXASError("PTXAS error: `ptxas` failed with error code -15\n")
+        steps, hidden = len(projected), state.hidden
+        noise = hidden.new_full((steps, *hidden.shape), 0.1)
+        uniform = hidden.new_full((steps, *hidden.shape[:-1]), 0.5)
+        return original(projected, state, noise, uniform, *rest[1:], **options)
+
+    path = FusedPath(plain.spec, plain.weights, plain.training, Choice("fused", "", killed))
+    members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+    cpu = torch.device("cpu")
+    population = new_population(path.build, members, cpu)
+    batch = gather(problem.train, torch.arange(6).repeat(2, 1).numpy())
+    path.train_step(population, members, hyper(members, cpu), batch)
+    assert path.name == ("fused" if times == 1 else "plain")
+    assert len(calls) == 2
+    assert population.step == 1
 
 
 def test_kernels_that_fail_at_another_size_take_their_graphs_with_them(tmp_path):
