@@ -88,12 +88,38 @@ class Network(Strict):
     )
 
 
+class Switches(Strict):
+    """Single switches of the particle cell, laid over the fidelity's preset; null keeps it."""
+
+    activation: Literal["relu", "leaky_relu"] | None = None
+    batch_norm: Literal["feature", "particle_slot"] | None = None
+    noise_scale: Literal["linear", "softplus"] | None = None
+    initial_state: Literal["zeros", "uniform"] | None = None
+    gate_features: int | None = Field(
+        default=None, ge=0, description="Width of u(x) and o(x); 0 feeds x itself to both."
+    )
+    gru_noise: Literal["hidden", "reset"] | None = None
+
+
 class Filter(Strict):
     """The particle filter inside the PF cells."""
 
     fidelity: Literal["paper", "authors_code"]
+    switches: Switches
     alpha: float = Field(gt=0, le=1, description="Mixture of soft resampling.")
     resampling: Literal["soft", "multinomial", "systematic", "none"]
+
+    @property
+    def moved(self) -> dict[str, str | int]:
+        """The switches that differ from what the fidelity says, by name."""
+        moved: dict[str, str | int] = self.switches.model_dump(exclude_none=True)
+        return moved
+
+    @property
+    def label(self) -> str:
+        """The fidelity and its moved switches, in words."""
+        moved = ", ".join(f"{name}={value}" for name, value in self.moved.items())
+        return f"{self.fidelity} with {moved}" if moved else self.fidelity
 
 
 class Loss(Strict):
@@ -101,6 +127,9 @@ class Loss(Strict):
 
     prediction: float = Field(ge=0)
     beta: float = Field(ge=0)
+    reduction: Literal["paper", "authors_code"] | None = Field(
+        description="Sums, means and time weights of the filters' losses; null: the fidelity's."
+    )
 
 
 class Bayesian(Strict):

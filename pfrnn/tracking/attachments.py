@@ -18,7 +18,7 @@ def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
         name = f"{cell.dataset}/{cell.variant}-{cell.size_rule}"
         for job in (cell.final_id, *(block.id for block in cell.blocks)):
             found.setdefault(job, []).append(name)
-    fidelity = plan.config.filter.fidelity
+    fidelity = plan.config.filter.label
     return {job: {"cells": ", ".join(names), "fidelity": fidelity} for job, names in found.items()}
 
 

@@ -37,12 +37,15 @@ class LossWeights(NamedTuple):
 
 
 def loss_weights(loss: Loss, variant: Variant, fidelity: str = "paper") -> LossWeights:
-    """Resolve the configuration's weights, the variant's switches and the filter's fidelity."""
+    """Resolve the configuration's weights, the variant's switches and the reduction.
+
+    The reduction is the configuration's, or where it names none the filter's fidelity's.
+    """
     return LossWeights(
         prediction=loss.prediction if variant.prediction_loss else 0.0,
         beta=loss.beta if variant.elbo_loss else 0.0,
         # The release has particle filters only; other models have the paper's loss.
-        release=fidelity == "authors_code" and variant.kind == "particle",
+        release=(loss.reduction or fidelity) == "authors_code" and variant.kind == "particle",
     )
 
 

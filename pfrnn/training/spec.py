@@ -60,10 +60,15 @@ def network_spec(
 def filter_options(config: Config, variant: Variant, max_length: int) -> CellOptions:
     """Resolve the particle cell's options: fidelity preset, configuration, the variant's changes.
 
+    A later one wins: the ablation without batch norm has none whatever the switches say.
+
     Batch norm keeps running statistics of every time step: a filter that starts at zero has
     another spread in its first steps than later, and statistics pooled over time fit neither.
     """
-    chosen: dict[str, Any] = {
+    moved: dict[str, Any] = dict(config.filter.moved)
+    if moved.get("gate_features") == 0:
+        moved["gate_features"] = None
+    chosen = moved | {
         "alpha": config.filter.alpha,
         "resampling": variant.resampling or config.filter.resampling,
         "statistics": "per_time",

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pfrnn.config import Loss
+from pfrnn.config import Loss, load_config
+from pfrnn.errors import ConfigError
 from pfrnn.functional.losses import elbo_loss, prediction_loss
 from pfrnn.plan import Setting
 from pfrnn.training.batches import gather
 from pfrnn.training.loss import LossWeights, loss_weights, member_loss
 from pfrnn.training.members import final_members, hyper
 from pfrnn.training.population import new_population
+from pfrnn.training.spec import filter_options
 from pfrnn.variants import VARIANTS, variant
 
+from . import toys
 from .test_population import world
 
 SETTING = Setting(0.01, 5.0, 1e-4)
@@ -143,12 +146,57 @@ def test_training_moves_the_running_statistics_and_evaluation_does_not(tmp_path)
 
 
 def test_weights_of_the_losses():
-    half = Loss(prediction=1.0, beta=0.5)
+    half = Loss(prediction=1.0, beta=0.5, reduction=None)
     assert loss_weights(half, variant("pf_lstm")) == (1.0, 0.5, False)
     assert loss_weights(half, variant("lstm")) == (1.0, 0.0, False)
     assert loss_weights(half, variant("pf_lstm_elboonly")) == (0.0, 0.5, False)
     assert loss_weights(half, variant("pf_gru"), "authors_code").release
     assert not loss_weights(half, variant("gru"), "authors_code").release
+
+
+RELEASE = {
+    "activation": "leaky_relu",
+    "batch_norm": "particle_slot",
+    "noise_scale": "softplus",
+    "initial_state": "uniform",
+    "gate_features": 32,
+    "gru_noise": "reset",
+}
+
+
+def filter_of(**values):
+    config = load_config(toys.ROOT / "params.yaml", "smoke", {"filter": values})
+    return filter_options(config, variant("pf_gru"), 9)
+
+
+@pytest.mark.parametrize("name", RELEASE)
+def test_a_switch_moves_alone(name):
+    before, after = filter_of(), filter_of(switches={name: RELEASE[name]})
+    assert after == before._replace(**{name: RELEASE[name]})
+    assert after != before
+
+
+def test_all_switches_moved_are_the_other_fidelity():
+    release = filter_of(fidelity="authors_code")
+    assert filter_of(switches=RELEASE) == release
+    back = filter_of(fidelity="authors_code", switches={"gate_features": 0})
+    assert back == release._replace(gate_features=None)
+
+
+def test_a_reduction_moves_alone():
+    other = Loss(prediction=1.0, beta=1.0, reduction="authors_code")
+    assert loss_weights(other, variant("pf_lstm"), "paper").release
+    assert not loss_weights(other, variant("lstm"), "paper").release
+    own = other.model_copy(update={"reduction": "paper"})
+    assert not loss_weights(own, variant("pf_lstm"), "authors_code").release
+
+
+def test_a_moved_switch_has_a_name_of_its_own():
+    values = {"filter": {"switches": {"batch_norm": "particle_slot", "gate_features": 8}}}
+    config = load_config(toys.ROOT / "params.yaml", "smoke", values)
+    assert config.filter.label == "paper with batch_norm=particle_slot, gate_features=8"
+    with pytest.raises(ConfigError, match="batch_norm"):
+        load_config(toys.ROOT / "params.yaml", "smoke", {"filter": {"switches": {"batchnorm": 1}}})
 
 
 def test_release_reduces_the_losses_its_own_way(tmp_path):
