@@ -148,7 +148,7 @@ def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
 def test_status_names_the_devices_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *blocks, by_hand = load_plan("params.yaml", "smoke").blocks
+    *blocks, by_hand = load_plan("params.yaml", "smoke").blocks[:4]
     handles = []
     for block, device in zip(blocks, ("0", "1", "1"), strict=True):
         path = tmp_path / "logs" / f"{block.id}.log"

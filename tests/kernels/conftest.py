@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    # Read when the kernels' modules are imported, so it must be set before.
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 MISSING = importlib.util.find_spec("triton") is None
 if MISSING:

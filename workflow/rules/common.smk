@@ -5,6 +5,7 @@
 import os
 import shlex
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -201,11 +202,19 @@ def mlflow_store():
     """The local store, unless a tracking server is named. ancient: imports change it.
 
     A store that was deleted is no ancient one: it is created anew, and then the records are
-    imported anew.
+    imported anew. Nor is one whose making was cut short: Snakemake forces its rule, and passes
+    over everything behind a forced job whose files are all ancient and there.
     """
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return []
-    return deleted_store() or [ancient("mlflow.db")]
+    if deleted_store() or unfinished("mlflow.db"):
+        return ["mlflow.db"]
+    return [ancient("mlflow.db")]
+
+
+def unfinished(name):
+    """Whether Snakemake was killed while the job that makes a file ran."""
+    return Path(".snakemake/incomplete", b64encode(name.encode()).decode()).exists()
 
 
 def deleted_store():
