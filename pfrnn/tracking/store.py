@@ -57,6 +57,8 @@ class MlflowStore:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+        # MLflow would print two lines for every run, some after an error's own last line.
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         from mlflow import MlflowClient
 
         self._uri = uri
