@@ -212,6 +212,14 @@ class Config(Strict):
         description="Settings of single data sets, merged over sizes, network, grid, training, …",
     )
 
+    @property
+    def fidelity_label(self) -> str:
+        """The filters' fidelity in words: moved switches and another one's loss included."""
+        other = self.loss.reduction
+        if other in (None, self.filter.fidelity):
+            return self.filter.label
+        return f"{self.filter.label}, loss of {other}"
+
     def for_dataset(self, name: str) -> Config:
         """Return the configuration with this data set's overrides applied and validated."""
         patch = self.overrides.get(name)

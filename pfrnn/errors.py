@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 
 class PfrnnError(Exception):
     """Something failed that the message explains (exit code 1)."""
@@ -25,3 +28,14 @@ class MissingDataError(DataError):
 
 class RecordError(PfrnnError):
     """A run record or checkpoint is damaged or belongs to another configuration."""
+
+
+def suggestion(name: str, known: Sequence[str], what: str = "known") -> str:
+    """Return the end of a message about an unknown name: the nearest one, or all there are.
+
+    Example:
+        >>> suggestion("airr", ["air", "pm"])
+        "; did you mean 'air'?"
+    """
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; {what}: {', '.join(known)}"

@@ -11,7 +11,6 @@ file, also in a clone that has none of Snakemake's metadata.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 from pfrnn.config import Config, SizeRule, load_config
 from pfrnn.data.base import Card, Protocol, protocol_digest
 from pfrnn.data.registry import dataset, dataset_names, protocol
-from pfrnn.errors import ConfigError
+from pfrnn.errors import ConfigError, suggestion
 from pfrnn.files import digest_of
 from pfrnn.variants import Variant, matched_hidden, variant
 
@@ -154,9 +153,7 @@ def _check_names(section: str, names: Iterable[str]) -> None:
     known = dataset_names()
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ConfigError(f"{section}.{name}: unknown data set{hint}")
+            raise ConfigError(f"{section}.{name}: unknown data set{suggestion(name, known)}")
 
 
 def load_plan(

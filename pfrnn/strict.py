@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from pfrnn.errors import ConfigError
+from pfrnn.errors import ConfigError, suggestion
 
 
 class Strict(BaseModel):
@@ -113,9 +112,7 @@ def _describe(model: type[BaseModel], fault: Any) -> str:
     path = ".".join(str(part) for part in location)
     if fault["type"] == "extra_forbidden":
         known = _fields_at(model, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-        return f"{path}: unknown key{hint}"
+        return f"{path}: unknown key{suggestion(str(location[-1]), known, 'known keys')}"
     if fault["type"] == "missing":
         return f"{path}: missing; add it"
     return f"{path}: {fault['msg'].removeprefix('Value error, ')}, got {fault['input']!r}"

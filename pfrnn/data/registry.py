@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pfrnn.data.sets
 from pfrnn.config import validate
 from pfrnn.data.base import Dataset, Protocol
-from pfrnn.errors import ConfigError
+from pfrnn.errors import ConfigError, suggestion
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -27,9 +26,7 @@ def dataset(name: str) -> Dataset:
     """
     names = dataset_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"unknown data set {name!r}{hint} (known: {', '.join(names)})")
+        raise ConfigError(f"unknown data set {name!r}{suggestion(name, names)}")
     found: Dataset = importlib.import_module(f"pfrnn.data.sets.{name}").DATASET
     return found
 

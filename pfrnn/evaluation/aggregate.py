@@ -8,7 +8,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfrnn.config import Config
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import check_record
 from pfrnn.files import digest_of, write_text
@@ -62,14 +61,6 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
     return Aggregated(len(rows), finals, tuple(absent))
 
 
-def _fidelity(config: Config) -> str:
-    """The fidelity in words, a reduction of another fidelity's loss included."""
-    other = config.loss.reduction
-    if other in (None, config.filter.fidelity):
-        return config.filter.label
-    return f"{config.filter.label}, loss of {other}"
-
-
 def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
     folder = results / cell.final_id
     record = check_record(folder, digest_of(cell_parameters(plan, cell)))
@@ -85,7 +76,7 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "learning_rate": chosen["learning_rate"],
         "clip": chosen["clip"],
         "l2": chosen["l2"],
-        "fidelity": _fidelity(plan.config.for_dataset(cell.dataset)),
+        "fidelity": plan.config.for_dataset(cell.dataset).fidelity_label,
         "unit": record["unit"],
         "data_state": record["data_state"],
         "data_digest": record["data_digest"],

@@ -14,12 +14,15 @@ from pfrnn.tracking.importer import Attachments, Model
 def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
     """Return {job id: its fidelity and the cells that it feeds, e.g. ``maze10/pf_lstm-fixed``}."""
     found: dict[str, list[str]] = {}
+    fidelity: dict[str, str] = {}
     for cell in plan.cells:
         name = f"{cell.dataset}/{cell.variant}-{cell.size_rule}"
         for job in (cell.final_id, *(block.id for block in cell.blocks)):
             found.setdefault(job, []).append(name)
-    fidelity = plan.config.filter.label
-    return {job: {"cells": ", ".join(names), "fidelity": fidelity} for job, names in found.items()}
+            fidelity[job] = plan.config.for_dataset(cell.dataset).fidelity_label
+    return {
+        job: {"cells": ", ".join(names), "fidelity": fidelity[job]} for job, names in found.items()
+    }
 
 
 class Attacher:

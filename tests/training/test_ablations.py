@@ -194,7 +194,10 @@ def test_a_reduction_moves_alone():
 def test_a_moved_switch_has_a_name_of_its_own():
     values = {"filter": {"switches": {"batch_norm": "particle_slot", "gate_features": 8}}}
     config = load_config(toys.ROOT / "params.yaml", "smoke", values)
-    assert config.filter.label == "paper with batch_norm=particle_slot, gate_features=8"
+    assert config.fidelity_label == "paper with batch_norm=particle_slot, gate_features=8"
+    other = {"loss": {"reduction": "authors_code"}}
+    config = load_config(toys.ROOT / "params.yaml", "smoke", other)
+    assert config.fidelity_label == "paper, loss of authors_code"
     with pytest.raises(ConfigError, match="batch_norm"):
         load_config(toys.ROOT / "params.yaml", "smoke", {"filter": {"switches": {"batchnorm": 1}}})
 
