@@ -38,6 +38,20 @@ class Storm(NamedTuple):
     twice: list[str]
 
 
+def schedule(kills: int, choose: random.Random) -> list[tuple[str, signal.Signals]]:
+    """Victims and signals in random order: a third is Snakemake, and each victim gets both signals.
+
+    The numbers are fixed and only the order is drawn. Were each victim drawn by itself, some storms
+    would spare Snakemake altogether, depending on when its workers happen to be alive.
+    """
+    snakemakes = max(2, kills // 3)
+    victims = ["snakemake"] * snakemakes + ["worker"] * (kills - snakemakes)
+    signals = (signal.SIGTERM, signal.SIGKILL)
+    planned = [(victim, signals[number % 2]) for number, victim in enumerate(victims)]
+    choose.shuffle(planned)
+    return planned
+
+
 class Run:
     """One Snakemake in a working copy, in a session of its own."""
 
@@ -96,13 +110,14 @@ def storm(
         folder: the working copy.
         results: the tier's results.
         arguments: Snakemake's.
-        kills: how many; two of three hit a worker, half are SIGTERM, half SIGKILL.
+        kills: how many (see ``schedule``), at least 4.
         pause: shortest and longest time in seconds between seeing a worker and the kill.
         seed: of the choices.
         limit_seconds: bound on the whole.
     """
     choose = random.Random(seed)
     began = time.monotonic()
+    planned = schedule(kills, choose)
     done: list[Kill] = []
     finished: dict[str, tuple[int, int]] = {}
     run, starts = Run(folder, arguments), 1
@@ -119,8 +134,8 @@ def storm(
             continue
         time.sleep(choose.uniform(*pause))
         alive = workers(results)
-        number = choose.choice((signal.SIGTERM, signal.SIGKILL))
-        victim = choose.choice(("worker", "worker", "snakemake"))
+        # A victim that is gone by now stays planned for the next time.
+        victim, number = planned[len(done)]
         try:
             if victim == "snakemake":
                 if run.ended():
