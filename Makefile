@@ -10,7 +10,7 @@ PORT ?= 5000
 STRICT ?=
 # Tests run in so many processes, one file at a time in each.
 WORKERS ?= 2
-# The tier that `make report` publishes: gpu or paper.
+# The tier that `make report` publishes. Only gpu and paper say something about the paper.
 TIER ?= gpu
 BIN := .venv/bin
 READY := .venv/ready

@@ -11,7 +11,7 @@ from pfrnn.reporting.cells import Cell, Lookup
 from pfrnn.reporting.claims import ClaimResult
 from pfrnn.reporting.figures.style import Drawing, label
 from pfrnn.reporting.matrices import tier_note
-from pfrnn.reporting.numbers import DASH, SYMBOLS, decimals_for, number
+from pfrnn.reporting.numbers import DASH, SYMBOLS, decimals_for, interval_text, number
 from pfrnn.reporting.summary import joined
 from pfrnn.reporting.units import reading_of
 from pfrnn.reporting.verdicts import NOT_RUN, REDUCED_TIERS, REFERENCE, WORDS
@@ -48,7 +48,9 @@ def write_readme_block(
         lines.append("")
     dates = joined((str(run.get("finished", ""))[:10] for run in evidence.runs.values()), "")
     when = f"Runs finished: {dates}." if dates else "The records name no date."
-    lines.append(f"Commit {joined(results['commit'], 'none (nothing ran)')}. {when}")
+    devices = joined(results["device"], "none")
+    commits = joined(results["commit"], "none (nothing ran)")
+    lines.append(f"Commit {commits}. {when} Devices: {devices}.")
     lines += _figure(drawings)
     write_text(out / "summary.md", "\n".join([*lines, ""]))
 
@@ -70,14 +72,33 @@ def main_table(cells: Sequence[Cell], lookup: Lookup) -> list[str]:
         metric = "accuracy, %" if reading.metric == "accuracy" else reading.unit
         texts = [_cell(lookup, name, variant, found.get((name, variant))) for variant in MAIN]
         lines.append(f"| {' | '.join([name, metric, *texts, lookup.described(name)])} |")
-    return [*lines, "", "Fixed size: our mean (the paper's number) and the verdict's sign.", ""]
+    return [*lines, "", _how_to_read(lookup, sets), ""]
+
+
+def _how_to_read(lookup: Lookup, sets: Sequence[str]) -> str:
+    """Say what a cell of the table holds and over how many repetitions."""
+    found = [lookup.ours(name, variant) for name in sets for variant in MAIN]
+    counts = sorted({ours.n for ours in found if ours is not None})
+    if not counts:
+        return "Fixed size: none of the four has a finite value; the paper's numbers in brackets."
+    several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    interval = f" [{100 * lookup.confidence:g} % interval of it]" if counts[-1] > 1 else ""
+    return (
+        f"Fixed size: our mean over {several} repetition{'s' if counts[-1] > 1 else ''}{interval} "
+        "(the paper's number) and the verdict's sign."
+    )
 
 
 def _cell(lookup: Lookup, dataset: str, variant: str, cell: Cell | None) -> str:
     """Write ours, the paper's in brackets where it prints one, and the sign of the verdict."""
     ours = lookup.ours(dataset, variant)
     printed = cell.number.printed if cell else None
-    text = number(ours.mean, decimals_for(ours.mean, printed)) if ours else DASH
+    text = DASH
+    if ours:
+        decimals = decimals_for(ours.mean, printed)
+        text = number(ours.mean, decimals)
+        if ours.interval is not None:
+            text += f" {interval_text(ours.interval, decimals)}"
     if cell is None:
         return text
     sign = f" {SYMBOLS[cell.verdict.word]}" if ours else ""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pfrnn.evaluation.statistics import Interval, Printed
 
 DASH = "–"
+# Of numbers that are compared with what another machine computed.
+STEADY_DIGITS = 12
 SYMBOLS = {
     "consistent": "●",
     "better": "▲",
@@ -69,7 +72,31 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def plain(value: float | None) -> str:
-    """Write a number for a machine: the shortest text that reads back equal; empty when none."""
+    """Write a number for a machine, with 12 significant digits; empty when there is none.
+
+    Processors with other vector units add in another order, which moves the 16th digit of a mean:
+    a committed table must be the same text on all of them.
+
+    Example:
+        >>> plain(0.1 + 0.2), plain(3.0), plain(1e-9), plain(None)
+        ('0.3', '3', '1e-09', '')
+    """
     if value is None or not math.isfinite(value):
         return ""
-    return repr(float(value))
+    return f"{float(value):.{STEADY_DIGITS}g}"
+
+
+def steady(data: Any) -> Any:
+    """Return plain data with every number rounded as ``plain`` writes it, for a digest.
+
+    Example:
+        >>> steady({"x": [0.1 + 0.2, 1, "text"]})
+        {'x': [0.3, 1, 'text']}
+    """
+    if isinstance(data, float):
+        return float(f"{data:.{STEADY_DIGITS}g}")
+    if isinstance(data, dict):
+        return {key: steady(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [steady(value) for value in data]
+    return data

@@ -35,7 +35,7 @@ def test_block_is_written_and_checked(report: Path, capsys: pytest.CaptureFixtur
     assert "old" not in text
     assert text.startswith("# Name\n")
     assert text.endswith("\nRest.\n")
-    assert "Commit 0123456789abcdef. Runs finished: 2026-11-28." in text
+    assert "Commit 0123456789abcdef. Runs finished: 2026-11-28. Devices: " in text
     assert "](reports/figures/localization.png)" in text
     assert (report / "figures" / "localization.png").is_file()
     assert main(command) == 0
@@ -61,13 +61,14 @@ def test_ours_stand_beside_the_papers(tmp_path: Path) -> None:
     assert head == ["data set", "metric", "LSTM", "PF-LSTM", "GRU", "PF-GRU", "data"]
     arem = row_of(summary, "arem")
     values = [one["value"] for one in rows if (one["dataset"], one["variant"]) == ("arem", "lstm")]
-    lstm = re.fullmatch(r"([0-9.]+) \(([0-9.]+)\) [●▲▼≈○]", arem[2])
+    lstm = re.fullmatch(r"([0-9.]+) \[[0-9.]+, [0-9.]+\] \(([0-9.]+)\) [●▲▼≈○]", arem[2])
     assert lstm
     assert float(lstm[1]) == pytest.approx(sum(values) / 2, abs=0.05)
     assert float(lstm[2]) == simulated.paper_value("arem", "lstm", "fixed")
     # What did not run has the paper's number alone; what the paper doesn't print, ours alone.
     assert re.fullmatch(r"– \([0-9.]+\)", arem[4])
-    assert re.fullmatch(r"[0-9.]+", row_of(summary, "maze10")[2])
+    assert re.fullmatch(r"[0-9.]+ \[[−0-9.]+, [0-9.]+\]", row_of(summary, "maze10")[2])
+    assert "our mean over 2 repetitions [95 % interval of it] (the paper's number)" in summary
     assert "| air |" not in summary
     assert summary.count(".png)") == 1
 
@@ -78,6 +79,9 @@ def test_without_a_maze_there_is_another_figure_and_without_results_none(tmp_pat
     write_report(results, prepared, plan, tmp_path / "reports")
     summary = (tmp_path / "reports" / "summary.md").read_text()
     assert "](figures/learning-arem.png)" in summary
+    # One repetition has no interval.
+    assert re.fullmatch(r"[0-9.]+ \([0-9.]+\) [●▲▼≈○]", row_of(summary, "arem")[2])
+    assert "our mean over 1 repetition (the paper's number)" in summary
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     write_report(nothing, nothing, plan, tmp_path / "empty")

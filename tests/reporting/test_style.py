@@ -7,7 +7,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from pfrnn.reporting.figures.style import COLOURS, MARKERS
+from pfrnn.reporting.figures.style import COLOURS, MARKERS, Drawing
 from pfrnn.reporting.numbers import SYMBOLS
 from pfrnn.reporting.verdicts import WORDS
 
@@ -67,3 +67,12 @@ def test_every_method_has_its_own_marker_and_every_verdict_its_own_symbol() -> N
     assert len(set(MARKERS.values())) == len(MARKERS) == len(COLOURS)
     assert set(SYMBOLS) == set(WORDS)
     assert len(set(SYMBOLS.values())) == len(WORDS)
+
+
+def test_a_digest_ignores_what_another_processor_rounds_otherwise() -> None:
+    """0.1 + 0.2 and 0.3 differ in the last bit; 0.3 and 0.3 + 1e-9 are different numbers."""
+    digests = [
+        Drawing("n", "t", "c", "a", {"x": [value]}, None).digest for value in (0.1 + 0.2, 0.3)
+    ]
+    assert digests[0] == digests[1]
+    assert Drawing("n", "t", "c", "a", {"x": [0.3 + 1e-9]}, None).digest != digests[0]

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pfrnn.files import atomic_path
+from pfrnn.reporting.numbers import steady
 from pfrnn.variants import VARIANTS
 
 INK = "#1b1e22"  # text and axes; becomes the page's text colour in the page
@@ -78,7 +79,7 @@ class Drawing(NamedTuple):
     @property
     def digest(self) -> str:
         """Digest of the numbers drawn."""
-        text = json.dumps(self.data, sort_keys=True, allow_nan=False)
+        text = json.dumps(steady(self.data), sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
