@@ -17,10 +17,12 @@ from pfrnn.errors import ConfigError
 from pfrnn.strict import Layer
 from pfrnn.strict import Strict as Strict
 from pfrnn.strict import validate as validate
+from pfrnn.variants import Variant
 from pfrnn.yamlfile import read_yaml
 
 TIERS = ("smoke", "quick", "quick_all", "gpu", "paper")
 SizeRule = Literal["fixed", "best"]
+Reduction = Literal["paper", "authors_code", "paper_decayed", "authors_code_undecayed"]
 Size = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -127,8 +129,10 @@ class Loss(Strict):
 
     prediction: float = Field(ge=0)
     beta: float = Field(ge=0)
-    reduction: Literal["paper", "authors_code"] | None = Field(
-        description="Sums, means and time weights of the filters' losses; null: the fidelity's."
+    reduction: Reduction | None = Field(
+        description="Sums, means and time weights of the filters' losses; null: the fidelity's. "
+        "paper_decayed: the paper's with the release's decaying time weights, of mean one; "
+        "authors_code_undecayed: the release's with equal time weights."
     )
 
 
@@ -214,11 +218,21 @@ class Config(Strict):
 
     @property
     def fidelity_label(self) -> str:
-        """The filters' fidelity in words: moved switches and another one's loss included."""
-        other = self.loss.reduction
-        if other in (None, self.filter.fidelity):
-            return self.filter.label
-        return f"{self.filter.label}, loss of {other}"
+        """The filters' fidelity in words: moved switches, another one's loss, dropout."""
+        other, dropout = self.loss.reduction, self.network.dropout
+        loss = "" if other in (None, self.filter.fidelity) else f", loss of {other}"
+        return self.filter.label + loss + (f", dropout {dropout:g}" if dropout else "")
+
+    def for_variant(self, model: Variant) -> Config:
+        """Return the configuration with this variant's own fidelity; the same object if it is that.
+
+        ``for_dataset`` comes first: a variant that names its fidelity has it on every data set.
+        """
+        if model.fidelity is None:
+            return self
+        merged = merge(self.model_dump(mode="python"), model.fidelity.overlay())
+        own = validate(Config, merged, f"variant {model.name}")
+        return self if own.fidelity_label == self.fidelity_label else own
 
     def for_dataset(self, name: str) -> Config:
         """Return the configuration with this data set's overrides applied and validated."""

@@ -92,12 +92,12 @@ class Plan(NamedTuple):
         """Folder of a data set's prepared arrays below ``data/prepared/``."""
         return f"{name}-{protocol_digest(name, self.protocols[name], self.config.seed)}"
 
-    def block(self, block_id: str) -> Block:
-        """Find a search block by its id.
+    def config_of(self, dataset_name: str, model: Variant) -> Config:
+        """Return the configuration that a variant has on a data set."""
+        return self.config.for_dataset(dataset_name).for_variant(model)
 
-        Raises:
-            KeyError: the configuration has no such block (its parameters changed, perhaps).
-        """
+    def block(self, block_id: str) -> Block:
+        """Find a search block by its id; KeyError where the configuration has no such block."""
         return _by_id(self)[block_id]
 
     def cell(self, final_or_selection_id: str) -> Cell:
@@ -173,7 +173,7 @@ def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_diges
     )
     trained = model
     if rule == "fixed" and model.kind == "particle":
-        main = _shared_form(model)
+        main = _shared_form(config, model)
         if sizes(config, card, main, rule) == sizes(config, card, model, rule):
             trained = main
     digest = digest_of(_cell_parameters(config, card, trained, blocks))
@@ -189,7 +189,7 @@ def _cell_parameters(
         "evaluation": config.evaluation.model_dump(
             mode="json", exclude={"confidence", "bootstrap"}
         ),
-        "variant": model._asdict(),
+        "variant": model.switched(),
         "ensemble": members,
     }
 
@@ -202,7 +202,7 @@ def cell_parameters(plan: Plan, cell: Cell) -> dict[str, Any]:
 
 def block_parameters(plan: Plan, block: Block) -> dict[str, Any]:
     """Everything a block's numbers depend on: plain data, ``digest_of`` it is its digest."""
-    config = plan.config.for_dataset(block.dataset)
+    config = plan.config_of(block.dataset, variant(block.variant))
     data = protocol_digest(block.dataset, plan.protocols[block.dataset], config.seed)
     parameters = resolved_parameters(
         config, variant(block.variant), block.hidden_size, block.particles, block.batch_size, data
@@ -257,9 +257,9 @@ def _block(
 ) -> Block:
     trained = variant(model.single) if model.single else model
     if trained.kind == "particle":
-        # A variant that only fixes the particles is the main variant at that number: blocks
-        # that train the same thing share their digest and their folder.
-        trained = _shared_form(trained)
+        # Blocks that train the same thing share their digest and their folder.
+        trained = _shared_form(config, trained)
+    config = config.for_variant(trained)
     settings = tuple(
         Setting(*point)
         for point in itertools.product(config.grid.learning_rate, config.grid.clip, config.grid.l2)
@@ -270,10 +270,11 @@ def _block(
     return Block(name, trained.name, hidden, particles, batch, settings, digest)
 
 
-def _shared_form(model: Variant) -> Variant:
+def _shared_form(config: Config, model: Variant) -> Variant:
+    """The main variant, for one that only fixes its particles or names the fidelity in force."""
     main = variant("pf_lstm")
-    same = model._replace(name=main.name, label=main.label, particles=None) == main
-    return main if same else model
+    same = model._replace(name=main.name, label=main.label, particles=None, fidelity=None) == main
+    return main if same and config.for_variant(model) is config else model
 
 
 def resolved_parameters(
@@ -285,7 +286,7 @@ def resolved_parameters(
         sections.append("filter")
     if model.kind == "bayesian":
         sections.append("bayesian")
-    switches = {k: v for k, v in model._asdict().items() if k not in ("name", "label")}
+    switches = {k: v for k, v in model.switched().items() if k not in ("name", "label")}
     chosen = config.model_dump(mode="json", include=set(sections))
     return {
         "data": data_digest,

@@ -68,20 +68,32 @@ GRU = Rate(floor=30e-6, base=0.0, row=48.4e-9, hidden=86)
 
 # Share of a step that its forward pass takes: 0.25 of 1.06 ms in the kernels' profile.
 FORWARD = 0.25
-# Wider filters than the kernels take run compiled: 91 times the plain module with 36 models in one
-# graph, where the fused kernels have 186 times. Not measured at those widths.
+# Filters that the kernels don't take (wider ones, other switches) run compiled, in one graph: 91
+# times the plain module with 36 models, where the fused kernels have 186 times. Small populations
+# lose more, for many small kernels are launched a time step: 1, 4, 12 and 36 models took 10.8,
+# 18.5, 37.7 and 91 ms a step of PF-LSTM in an early probe (torch 2.11), which the line fits within
+# a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring filters here.
 WIDEST_FUSED = 128
 COMPILED = 186 / 91
+COMPILED_BASE = 90e-6
 # Drawing the weights, KL and its gradient. Not measured.
 BAYESIAN = 1.5
 # Interpreter, CUDA, kernels compiled or read from their cache, capture of the graph. Not measured.
 START_SECONDS = 30.0
 
 
-def step_seconds(model: Variant, work: Work) -> float:
-    """Predict the seconds of one training step of a population."""
+def step_seconds(model: Variant, work: Work, kernels: bool = True) -> float:
+    """Predict the seconds of one training step of a population.
+
+    Args:
+        model: what is trained.
+        work: the step's size.
+        kernels: whether the fused kernels take the filter's switches; its width is looked at here.
+    """
     if model.kind == "particle":
         rate = PF_LSTM if model.cell == "lstm" else PF_GRU
-        return rate.seconds(work) * (COMPILED if work.hidden > WIDEST_FUSED else 1.0)
+        if kernels and work.hidden <= WIDEST_FUSED:
+            return rate.seconds(work)
+        return rate._replace(base=COMPILED_BASE, row=COMPILED * rate.row, floor=0.0).seconds(work)
     seconds = (LSTM if model.cell == "lstm" else GRU).seconds(work)
     return seconds * (BAYESIAN if model.kind == "bayesian" else 1.0)

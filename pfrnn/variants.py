@@ -1,10 +1,45 @@
-"""Every model of the paper's tables, each defined once by the switches that it changes."""
+"""Every model of the paper's tables, each defined once by the switches that it changes.
+
+Besides, PF-LSTM between the paper's text and the authors' release, one switch at a time.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pfrnn.errors import ConfigError
+
+
+class Fidelity(NamedTuple):
+    """Where a variant stands between the paper's text and the authors' release.
+
+    It replaces the configuration's own choice (``filter.fidelity``, ``filter.switches``,
+    ``loss.reduction``) for this variant; ``dropout`` replaces ``network.dropout`` unless None.
+
+    Attributes:
+        preset: that the row starts from.
+        moved: the switch that is moved from it to the other side's value; empty for none.
+        switches: what ``filter.switches`` then holds.
+        reduction: what ``loss.reduction`` then holds; None: as the preset.
+        dropout: the release's value where it has it.
+    """
+
+    preset: Literal["paper", "authors_code"]
+    moved: str = ""
+    switches: tuple[tuple[str, str | int], ...] = ()
+    reduction: str | None = None
+    dropout: float | None = None
+
+    def overlay(self) -> dict[str, Any]:
+        """Return the configuration's keys that it replaces; a switch left out is the preset's."""
+        switches: dict[str, str | int | None] = dict.fromkeys(_CELL)
+        patch: dict[str, Any] = {
+            "filter": {"fidelity": self.preset, "switches": switches | dict(self.switches)},
+            "loss": {"reduction": self.reduction},
+        }
+        if self.dropout is not None:
+            patch["network"] = {"dropout": self.dropout}
+        return patch
 
 
 class Variant(NamedTuple):
@@ -21,6 +56,7 @@ class Variant(NamedTuple):
         prediction_loss: whether L_pred is part of the loss.
         elbo_loss: whether L_ELBO is part of the loss (particle variants only).
         single: for an ensemble, the variant whose selected setting its members take.
+        fidelity: its own place between text and release; None takes the configuration's.
     """
 
     name: str
@@ -33,11 +69,16 @@ class Variant(NamedTuple):
     prediction_loss: bool = True
     elbo_loss: bool = False
     single: str | None = None
+    fidelity: Fidelity | None = None
 
     @property
     def stochastic(self) -> bool:
         """Whether two evaluations with different noise differ."""
         return self.kind in ("particle", "bayesian")
+
+    def switched(self) -> dict[str, Any]:
+        """Return what a digest takes: not the fidelity, which its configuration holds."""
+        return {name: value for name, value in self._asdict().items() if name != "fidelity"}
 
 
 _PF_LSTM = Variant("pf_lstm", "PF-LSTM", "lstm", "particle", batch_norm_relu=True, elbo_loss=True)
@@ -71,17 +112,91 @@ _ALL = (
 VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _ALL}
 
 
+class Move(NamedTuple):
+    """A row of the fidelity table that the code can move in a PF-LSTM (docs/fidelity.md).
+
+    Attributes:
+        switch: its key in a variant's name.
+        text: what it is, for readers.
+        paper: the value that the text has, or that is chosen where it is silent.
+        release: the authors' release's value.
+        back: whether a row moves it back from the whole release too.
+    """
+
+    switch: str
+    text: str
+    paper: str | int
+    release: str | int
+    back: bool = False
+
+
+# Of the cell: the key of filter.switches is the switch itself. gru_noise is PF-GRU's alone.
+_CELL = ("activation", "batch_norm", "noise_scale", "initial_state", "gate_features", "gru_noise")
+DROPOUT = 0.5
+MOVES: tuple[Move, ...] = (
+    Move("activation", "activation of the candidate", "relu", "leaky_relu"),
+    Move("batch_norm", "batch norm, channels by", "feature", "particle_slot", back=True),
+    Move("noise_scale", "noise scale", "linear", "softplus"),
+    Move("gate_features", "features u(x), o(x) before gates and weights", "none", 32),
+    Move("initial_state", "initial state", "zeros", "uniform"),
+    Move("loss", "the whole loss: time weights and sums", "paper", "authors_code", back=True),
+    Move("time_weights", "of the loss, its time weights alone", "equal", "exp(0.1 t)"),
+    Move("sums", "of the loss, its sums, means and ELBO form alone", "paper", "authors_code"),
+    Move("dropout", "dropout on the particles' states", "the tier's", "0.5", back=True),
+)
+_REDUCTIONS = {
+    "loss": "authors_code",
+    "time_weights": "paper_decayed",
+    "sums": "authors_code_undecayed",
+}
+
+
+def _fidelity_family() -> tuple[Variant, ...]:
+    """PF-LSTM as the text has it, each switch moved to the release, the release, some moved back.
+
+    One switch at a time from the text costs a row a switch and answers which one matters there.
+    What is moved back from the release are the rows whose effect the others may change: the loss
+    (its scale meets the clip, the L2 weight and RMSprop), batch norm per slot (it has the slots'
+    different starts to work on only with the uniform initial state) and dropout (noise on what
+    the batch norm has normalised). All pairs would be 36 rows more.
+    """
+
+    def row(name: str, label: str, fidelity: Fidelity) -> Variant:
+        words = label.replace("_", " ")
+        return _PF_LSTM._replace(name=f"pf_lstm_{name}", label=words, fidelity=fidelity)
+
+    rows = [row("paper", "PF-LSTM, text", Fidelity("paper"))]
+    for move in MOVES:
+        switches = ((move.switch, move.release),) if move.switch in _CELL else ()
+        dropout = DROPOUT if move.switch == "dropout" else None
+        moved = Fidelity("paper", move.switch, switches, _REDUCTIONS.get(move.switch), dropout)
+        rows.append(row(f"paper_{move.switch}", f"PF-LSTM, text + {move.switch}", moved))
+    rows.append(row("release", "PF-LSTM, release", Fidelity("authors_code", dropout=DROPOUT)))
+    for move in MOVES:
+        if move.back:
+            switches = ((move.switch, move.paper),) if move.switch in _CELL else ()
+            dropout = None if move.switch == "dropout" else DROPOUT
+            reduction = "paper" if move.switch == "loss" else None
+            moved = Fidelity("authors_code", move.switch, switches, reduction, dropout)
+            rows.append(row(f"release_{move.switch}", f"PF-LSTM, release − {move.switch}", moved))
+    return tuple(rows)
+
+
+# Not rows of the paper's tables: no printed number belongs to them.
+FIDELITY: dict[str, Variant] = {variant.name: variant for variant in _fidelity_family()}
+
+
 def variant(name: str) -> Variant:
     """Look a variant up by name.
 
     Raises:
         ConfigError: no variant has this name.
     """
-    try:
-        return VARIANTS[name]
-    except KeyError:
-        known = ", ".join(VARIANTS)
-        raise ConfigError(f"unknown variant {name!r}; known variants: {known}") from None
+    found = VARIANTS.get(name) or FIDELITY.get(name)
+    if found is None:
+        known = ", ".join([*VARIANTS, *FIDELITY])
+        raise ConfigError(f"unknown variant {name!r}; known variants: {known}")
+    return found
 
 
 def cell_parameters(cell: str, particle: bool, inputs: int, hidden: int) -> int:

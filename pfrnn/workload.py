@@ -92,7 +92,7 @@ def training_steps(config: Config, task: Task, sizes: Sizes) -> int:
 
 
 def seconds(config: Config, task: Task, sizes: Sizes) -> float:
-    """Predict a job's seconds at the largest number of epochs.
+    """Predict a job's seconds at the largest number of epochs; ``config`` is the variant's own.
 
     At ``execution.steps_per_second`` where that is given, else as on the GPU of
     :mod:`pfrnn.rates`, validation and test included.
@@ -108,7 +108,24 @@ def seconds(config: Config, task: Task, sizes: Sizes) -> float:
         evaluated += tested * _batches(sizes.test, batch)
     if task.model.kind == "bayesian":
         evaluated *= config.bayesian.prediction_samples
-    return START_SECONDS + step_seconds(task.model, task.work) * (steps + FORWARD * evaluated)
+    step = step_seconds(task.model, task.work, kernels_run(config, task.model))
+    return START_SECONDS + step * (steps + FORWARD * evaluated)
+
+
+def kernels_run(config: Config, model: Variant) -> bool:
+    """Whether the fused kernels have this filter's switches (``pfrnn/kernels/dispatch.py``).
+
+    Batch norm per particle slot and PF-GRU's noise from the reset state run compiled.
+
+    Args:
+        config: the variant's on a data set (:meth:`pfrnn.plan.Plan.config_of`).
+        model: what is trained.
+    """
+    release = config.filter.fidelity == "authors_code"
+    switches = config.filter.switches
+    slot = (switches.batch_norm or ("particle_slot" if release else "")) == "particle_slot"
+    reset = (switches.gru_noise or ("reset" if release else "")) == "reset"
+    return not (slot and model.batch_norm_relu) and not (reset and model.cell == "gru")
 
 
 def workload(plan: Plan, sizes: Mapping[str, Sizes]) -> Workload:
@@ -122,7 +139,7 @@ def workload(plan: Plan, sizes: Mapping[str, Sizes]) -> Workload:
     total = 0.0
     finals = 0
     for task in tasks(plan, sizes):
-        config = plan.config.for_dataset(task.dataset)
+        config = plan.config_of(task.dataset, task.model)
         steps += training_steps(config, task, sizes[task.dataset])
         total += seconds(config, task, sizes[task.dataset])
         runs += task.work.members
@@ -243,7 +260,7 @@ def job_resources(
     """
     needs = {}
     for task in tasks(plan, sizes):
-        config = plan.config.for_dataset(task.dataset)
+        config = plan.config_of(task.dataset, task.model)
         time = _MARGIN * seconds(config, task, sizes[task.dataset]) / 60
         minutes = min(_BASE_MINUTES + time, _LONGEST_MINUTES)
         memory = _BASE_MB + _COPIES * megabytes.get(task.dataset, _UNKNOWN_MB)

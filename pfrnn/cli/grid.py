@@ -17,7 +17,12 @@ _MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
 
 
 def _ablation(cell: Cell) -> bool:
-    return cell.variant == "lstm_bnrelu" or cell.variant.startswith("pf_lstm_")
+    ablation = cell.variant == "lstm_bnrelu" or cell.variant.startswith("pf_lstm_")
+    return ablation and not _fidelity(cell)
+
+
+def _fidelity(cell: Cell) -> bool:
+    return variant(cell.variant).fidelity is not None
 
 
 # Which cells a table of the paper needs; tables 3 and 5 are one ablation, summed up and in detail.
@@ -32,6 +37,8 @@ TABLES: dict[str, Callable[[Cell], bool]] = {
     ),
     "tables 3 and 5, ablations": _ablation,
 }
+# Shown where a tier has it.
+FIDELITY_LINE = "fidelity, one switch at a time"
 
 
 def add_parser(commands: Any) -> None:
@@ -78,11 +85,14 @@ def grid_counts(plan: Plan, sizes: dict[str, Sizes]) -> dict[str, Any]:
     for cell in plan.cells:
         number = sum(len(block.settings) for block in cell.blocks)
         points.setdefault(cell.size_rule, set()).add(number)
+    needs = dict(TABLES)
+    if any(map(_fidelity, plan.cells)):
+        needs[FIDELITY_LINE] = _fidelity
     return {
         "tier": plan.config.tier,
         "grid_points": {rule: sorted(numbers) for rule, numbers in points.items()},
         "total": _count(plan, sizes, lambda cell: True),
-        "tables": {name: _count(plan, sizes, needs) for name, needs in TABLES.items()},
+        "tables": {name: _count(plan, sizes, need) for name, need in needs.items()},
         "datasets": {
             name: _count(plan, sizes, lambda cell, name=name: cell.dataset == name)
             for name in plan.protocols

@@ -110,6 +110,11 @@ def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: i
         datasets=config.study.datasets,
         variants=config.study.variants,
         size_rules=config.study.size_rules,
+        own_variants={
+            name: list(own)
+            for name in config.study.datasets
+            if (own := config.for_dataset(name).study.variants) != config.study.variants
+        },
         confidence=config.evaluation.confidence,
         missing=missing,
         missing_files={

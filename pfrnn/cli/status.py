@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import collections
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pfrnn.cli._options import add_study_options
+
+if TYPE_CHECKING:
+    from pfrnn.plan import Plan
 
 _SHOWN = 20
 
@@ -25,6 +28,25 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
+    """Add the substitutes that have left anything here: a run that started them knows its own file.
+
+    Returns:
+        The plan with them, and their names; a set that the plan lists anyway is none of them.
+    """
+    from pfrnn.data.substitutes import with_sets
+    from pfrnn.plan import make_plan
+
+    study = plan.config.study
+    kinds = ("search", "final", "logs/search", "logs/final")
+    found = tuple(
+        name
+        for name in study.substitutes
+        if name not in study.datasets and any((results / kind / name).is_dir() for kind in kinds)
+    )
+    return (make_plan(with_sets(plan.config, found)) if found else plan), found
+
+
 def run(parsed: argparse.Namespace) -> int:
     """Print the counts, what runs, and why what failed did."""
     from pfrnn.plan import load_plan
@@ -32,12 +54,15 @@ def run(parsed: argparse.Namespace) -> int:
 
     plan = load_plan(parsed.params, parsed.tier)
     results = parsed.results or Path("results") / plan.config.tier
+    plan, stand_ins = with_stand_ins(plan, results)
     states = job_states(plan, results)
     counts = collections.Counter(state.state for state in states)
     words = ", ".join(
         f"{counts[state]} {state}" for state in ("done", "running", "failed", "waiting")
     )
     print(f"tier {plan.config.tier}: {len(states)} jobs: {words}")
+    if stand_ins:
+        print(f"among them {', '.join(stand_ins)}, standing in where a set can't be had")
     left = seconds_left(states, counts["running"])
     if left:
         print(f"about {left / 60:.0f} minutes left, by the mean of the finished jobs")

@@ -13,6 +13,7 @@ from pfrnn.evaluation.record import check_record
 from pfrnn.files import digest_of, write_text
 from pfrnn.plan import Cell, Plan, cell_parameters
 from pfrnn.records import RESULT_COLUMNS
+from pfrnn.variants import variant
 
 
 class Aggregated(NamedTuple):
@@ -21,7 +22,7 @@ class Aggregated(NamedTuple):
     Attributes:
         rows: rows written.
         finals: finals they come from.
-        absent: ids of planned finals that have not finished.
+        absent: ids of planned finals that have not finished, one that cells share once.
     """
 
     rows: int
@@ -41,16 +42,16 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
         RecordError: a final's parameters aren't the plan's, or no final has finished.
     """
     rows: list[dict[str, Any]] = []
-    absent = []
-    finals = 0
+    absent: dict[str, None] = {}
+    finals: set[str] = set()
     for cell in plan.cells:
         if cell.dataset in missing:
             continue
         if not (results / cell.final_id / "run.json").exists():
-            absent.append(cell.final_id)
+            absent[cell.final_id] = None
             continue
         rows += _rows(plan, cell, results)
-        finals += 1
+        finals.add(cell.final_id)
     if not rows and not missing:
         raise RecordError(f"{results}: no finished final; run `pfrnn final` first")
     buffer = io.StringIO()
@@ -58,7 +59,7 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
     writer.writeheader()
     writer.writerows(rows)
     write_text(results / "results.csv", buffer.getvalue())
-    return Aggregated(len(rows), finals, tuple(absent))
+    return Aggregated(len(rows), len(finals), tuple(absent))
 
 
 def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
@@ -76,7 +77,7 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "learning_rate": chosen["learning_rate"],
         "clip": chosen["clip"],
         "l2": chosen["l2"],
-        "fidelity": plan.config.for_dataset(cell.dataset).fidelity_label,
+        "fidelity": plan.config_of(cell.dataset, variant(cell.variant)).fidelity_label,
         "unit": record["unit"],
         "data_state": record["data_state"],
         "data_digest": record["data_digest"],

@@ -172,7 +172,7 @@ class Lookup:
             return f"data set missing: {study.missing[dataset]}"
         if dataset not in study.datasets:
             return f"data set not in tier {study.tier}"
-        if variant not in study.variants:
+        if variant not in study.variants_of(dataset):
             return f"variant not in tier {study.tier}"
         if size_rule not in study.size_rules:
             return f"size rule {size_rule} not in tier {study.tier}"

@@ -18,6 +18,7 @@ functions of it, so the same folder gives the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ class Study(NamedTuple):
         missing: data set -> why it could not be had.
         missing_files: data set -> the publisher's file names that would cure it.
         stand_ins: substitutes among ``datasets``, which ran because of the missing ones.
+        own_variants: data set -> its planned variants, where they are not ``variants``.
     """
 
     tier: str
@@ -71,6 +73,11 @@ class Study(NamedTuple):
     missing: dict[str, str]
     missing_files: dict[str, list[str]]
     stand_ins: tuple[str, ...] = ()
+    own_variants: dict[str, list[str]] | None = None
+
+    def variants_of(self, dataset: str) -> Sequence[str]:
+        """Return the variants planned on a data set."""
+        return (self.own_variants or {}).get(dataset, self.variants)
 
 
 class Evidence(NamedTuple):

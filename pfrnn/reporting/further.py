@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pfrnn.reporting.cells import Lookup, Ours
+from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import KINDS, Records, control_rows, spread_text, table_note
 from pfrnn.reporting.numbers import SYMBOLS, decimals_for, number, plain, scored
 from pfrnn.reporting.paper.numbers import paper_numbers
 from pfrnn.reporting.units import reading_of
 from pfrnn.reporting.verdicts import NOT_COMPARABLE
 from pfrnn.reporting.views import CellView, Column, Matrix, MatrixRow
-from pfrnn.variants import VARIANTS
 
 
 def further_sets(lookup: Lookup) -> list[str]:
@@ -30,8 +30,7 @@ def further_matrices(lookup: Lookup, records: Records) -> list[Matrix]:
     rows = []
     for variant, rule in ran:
         views = tuple(_view(lookup, records, name, variant, rule) for name in names)
-        label = VARIANTS[variant].label if variant in VARIANTS else variant
-        rows.append(MatrixRow(label + ("-best" if rule == "best" else ""), variant, views))
+        rows.append(MatrixRow(label(variant) + ("-best" if rule == "best" else ""), variant, views))
     return [
         Matrix(
             "further",

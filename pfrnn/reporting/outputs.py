@@ -20,6 +20,7 @@ from pfrnn.reporting.claims import (
     strata_csv,
 )
 from pfrnn.reporting.counted_claims import CountedClaim, counted_markdown
+from pfrnn.reporting.fidelity_table import write_fidelity
 from pfrnn.reporting.figures.style import Drawing, save
 from pfrnn.reporting.matrices import tier_note
 
@@ -27,7 +28,10 @@ DIGESTS = "digests.json"
 
 
 def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
-    """Write the tidy table of all cells, and each table as CSV, Markdown and LaTeX."""
+    """Write the tidy table of all cells, and each table as CSV, Markdown and LaTeX.
+
+    The fidelity's table is there where a row of it has run.
+    """
     note = tier_note(lookup.evidence.study.tier)
     write_text(folder / "cells.csv", tables.tidy_csv(cells))
     for table in range(1, 6):
@@ -35,6 +39,7 @@ def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
         write_text(folder / f"table{table}.csv", tables.tidy_csv(part))
         write_text(folder / f"table{table}.md", tables.markdown(cells, table, note))
         write_text(folder / f"table{table}.tex", tables.latex(cells, table, note))
+    write_fidelity(lookup, folder)
 
 
 def write_claims(

@@ -15,7 +15,7 @@ from pfrnn.reporting.cells import Cell, Lookup
 from pfrnn.reporting.figures.style import Drawing, svg_text
 from pfrnn.reporting.summary import banner, joined, legend, sentences, tiles
 from pfrnn.reporting.views import FigureView, Matrix, Part, Record, Tile
-from pfrnn.variants import VARIANTS
+from pfrnn.variants import FIDELITY, VARIANTS
 
 WIDE = ("belief-",)
 
@@ -53,6 +53,8 @@ def write_page(
     )
     evidence = lookup.evidence
     results = evidence.results
+    ran = set(results["variant"])
+    shown = VARIANTS | {name: model for name, model in FIDELITY.items() if name in ran}
     states = (f"{name} {card['state']}" for name, card in evidence.cards.items())
     page: dict[str, Any] = {
         "tier": evidence.study.tier,
@@ -67,7 +69,7 @@ def write_page(
         "datasets": sorted(
             ({cell.number.dataset for cell in cells} | set(results["dataset"])) - {"all"}
         ),
-        "variants": [(name, model.label) for name, model in VARIANTS.items()],
+        "variants": [(name, model.label) for name, model in shown.items()],
         "matrices": matrices,
         "parts": parts,
         "records": json_text([{"title": r.title, "lines": r.lines} for r in records]),

@@ -11,6 +11,7 @@ from pfrnn.reporting.collect import collect
 from pfrnn.reporting.counted_claims import counted_claims
 from pfrnn.reporting.data_part import data_part
 from pfrnn.reporting.evidence import Evidence, Study, read_evidence
+from pfrnn.reporting.fidelity_table import fidelity_part
 from pfrnn.reporting.figures.belief import belief_panels
 from pfrnn.reporting.figures.calibration import calibration
 from pfrnn.reporting.figures.cost import cost_against_quality
@@ -61,8 +62,10 @@ def render(evidence_folder: Path, out: Path) -> Path:
     matrices += further_matrices(lookup, records)
     figures = draw(evidence, lookup)
     pictures = sequence_pictures(evidence)
+    fidelity = fidelity_part(lookup)
     parts = [
         claims_part(claims, strata, counted, lookup),
+        *([fidelity] if fidelity else []),
         controls_part(lookup),
         *(figure_part(title, drawings, evidence) for title, drawings in figures.items()),
         units_part(lookup),

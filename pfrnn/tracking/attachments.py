@@ -9,6 +9,7 @@ from pfrnn.errors import PfrnnError
 from pfrnn.files import read_json, write_json
 from pfrnn.plan import Plan
 from pfrnn.tracking.importer import Attachments, Model
+from pfrnn.variants import variant
 
 
 def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
@@ -19,7 +20,7 @@ def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
         name = f"{cell.dataset}/{cell.variant}-{cell.size_rule}"
         for job in (cell.final_id, *(block.id for block in cell.blocks)):
             found.setdefault(job, []).append(name)
-            fidelity[job] = plan.config.for_dataset(cell.dataset).fidelity_label
+            fidelity[job] = plan.config_of(cell.dataset, variant(cell.variant)).fidelity_label
     return {
         job: {"cells": ", ".join(names), "fidelity": fidelity[job]} for job, names in found.items()
     }

@@ -82,7 +82,19 @@ class FusedPath(PlainPath):
             return super()._randomness(members, axes, batch)
         key = self._key(members, axes, batch.x.device)
         uniform = key if self.spec.filter.resampling != "none" else None
-        return Randomness(key, uniform)
+        return Randomness(key, uniform, self._initial(members, axes, batch))
+
+    def _initial(
+        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    ) -> Tensor | None:
+        """Draw where the particles start, (2, M, N, K, H), or None: at zero."""
+        if self.spec.filter.initial_state != "uniform":
+            return None
+        *use, step = axes
+        key = self._key(members, (*use, "initial", step), batch.x.device)
+        sizes = (self.spec.particles, self.spec.hidden)
+        uniform = fill_uniform(key, 2, batch.x.shape[2], sizes[0] * sizes[1])
+        return uniform.view(*uniform.shape[:-1], *sizes)
 
     def _dropout(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch

@@ -87,7 +87,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     Raises:
         StoppedError: a signal asked to stop; the state is saved.
     """
-    config: Config = plan.config.for_dataset(job.dataset)
+    config: Config = plan.config_of(job.dataset, job.variant)
     device = open_device(config.execution, device_name)
     prepared = load_prepared(places.prepared / plan.prepared_id(job.dataset))
     # An ensemble's members are its single model.

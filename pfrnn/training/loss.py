@@ -29,11 +29,13 @@ class LossWeights(NamedTuple):
         prediction: of the prediction loss.
         beta: of the ELBO.
         release: whether both are reduced as in the authors' release.
+        decay: whether later steps weigh more, as in the release.
     """
 
     prediction: float
     beta: float
     release: bool = False
+    decay: bool = False
 
 
 def loss_weights(loss: Loss, variant: Variant, fidelity: str = "paper") -> LossWeights:
@@ -41,11 +43,13 @@ def loss_weights(loss: Loss, variant: Variant, fidelity: str = "paper") -> LossW
 
     The reduction is the configuration's, or where it names none the filter's fidelity's.
     """
+    # The release has particle filters only; other models have the paper's loss.
+    reduction = (loss.reduction or fidelity) if variant.kind == "particle" else "paper"
     return LossWeights(
         prediction=loss.prediction if variant.prediction_loss else 0.0,
         beta=loss.beta if variant.elbo_loss else 0.0,
-        # The release has particle filters only; other models have the paper's loss.
-        release=(loss.reduction or fidelity) == "authors_code" and variant.kind == "particle",
+        release=reduction in ("authors_code", "authors_code_undecayed"),
+        decay=reduction in ("authors_code", "paper_decayed"),
     )
 
 
@@ -68,7 +72,7 @@ def member_loss(task: str, weights: LossWeights, output: NetworkOutput, batch: B
     if task == "classification":
         # The network returns the last valid step only; its label is the sequence's.
         target, mask, kind = batch.y.unsqueeze(0), None, "classification"
-    forms = _release_forms(task, output) if weights.release and kind == "regression" else ({}, {})
+    forms = _forms(task, weights, output.prediction) if kind == "regression" else ({}, {})
     prediction = prediction_loss(output.prediction, target, kind, mask=mask, **forms[0])
     if weights.beta == 0:
         return combined_loss(prediction, None, weights.prediction)
@@ -78,21 +82,33 @@ def member_loss(task: str, weights: LossWeights, output: NetworkOutput, batch: B
     return combined_loss(prediction, elbo, weights.prediction, weights.beta)
 
 
-def _release_forms(task: str, output: NetworkOutput) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arguments of the two losses in the authors' release.
+def _forms(task: str, weights: LossWeights, like: Tensor) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of the two losses by what is taken from the authors' release.
 
-    Later steps weigh more (exp(0.1 t), normalised), the heading (here sine and cosine) a tenth;
+    The release's time weights exp(0.1 t), normalised, are a shape of mean one (``decay``) times
+    1 / T, which belongs to the scale (``release``): so either can be moved without the other, and
+    both together are the release's. Its scale: the heading (here sine and cosine) counts a tenth,
     the prediction loss is a sum over the batch, the ELBO a mean over batch and time.
+
+    Args:
+        task: of the data set.
+        weights: which of the two are taken.
+        like: (T, ..., D), a prediction.
     """
-    like = output.prediction
-    shared: dict[str, Any] = {
-        "time_weights": exponential_time_weights(len(like), device=like.device, dtype=like.dtype)
-    }
+    steps = len(like)
+    shared: dict[str, Any] = {}
+    if weights.decay:
+        decayed = exponential_time_weights(steps, device=like.device, dtype=like.dtype)
+        shared["time_weights"] = decayed if weights.release else decayed * steps
+    elif weights.release:
+        shared["time_weights"] = like.new_full((steps,), 1.0 / steps)
+    if not weights.release:
+        return shared, shared
     if task == "localization":
         # Filled on the device: a tensor made from numbers on the host would wait for its copy.
-        weights = like.new_full((4,), HEADING)
-        weights[:2].fill_(1.0)
-        shared["coordinate_weights"] = weights
+        coordinates = like.new_full((4,), HEADING)
+        coordinates[:2].fill_(1.0)
+        shared["coordinate_weights"] = coordinates
     return (
         {**shared, "coordinates": "sum", "batch": "sum"},
         {**shared, "form": "per_coordinate", "time": "mean"},

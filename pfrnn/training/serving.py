@@ -114,7 +114,7 @@ def export(plan: Plan, final_id: str, places: Places, folder: Path) -> dict[str,
             torch.save(state, temporary)
     np.savez(folder / "extra.npz", **prepared.extra)  # type: ignore[arg-type]
     description = {
-        "config": plan.config.for_dataset(cell.dataset).model_dump(mode="json"),
+        "config": plan.config_of(cell.dataset, variant(cell.trained)).model_dump(mode="json"),
         "card": prepared.card.model_dump(mode="json"),
         "variant": cell.trained,
         "hidden_size": run["hidden_size"],

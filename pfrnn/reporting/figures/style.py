@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pfrnn.files import atomic_path
 from pfrnn.reporting.numbers import steady
-from pfrnn.variants import VARIANTS
+from pfrnn.variants import FIDELITY, VARIANTS
 
 INK = "#1b1e22"  # text and axes; becomes the page's text colour in the page
 FAINT = "#9a9ea3"  # grid and secondary lines; becomes the page's line colour
@@ -100,7 +100,8 @@ def dashes(variant: str) -> Any:
 
 def label(variant: str) -> str:
     """Return the paper's spelling of a variant."""
-    return VARIANTS[variant].label if variant in VARIANTS else variant
+    known = VARIANTS.get(variant) or FIDELITY.get(variant)
+    return variant if known is None else known.label
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
