@@ -165,20 +165,20 @@ def _fidelity_family() -> tuple[Variant, ...]:
         words = label.replace("_", " ")
         return _PF_LSTM._replace(name=f"pf_lstm_{name}", label=words, fidelity=fidelity)
 
-    rows = [row("paper", "PF-LSTM, text", Fidelity("paper"))]
+    rows = [row("paper", "PF-LSTM (text)", Fidelity("paper"))]
     for move in MOVES:
         switches = ((move.switch, move.release),) if move.switch in _CELL else ()
         dropout = DROPOUT if move.switch == "dropout" else None
         moved = Fidelity("paper", move.switch, switches, _REDUCTIONS.get(move.switch), dropout)
-        rows.append(row(f"paper_{move.switch}", f"PF-LSTM, text + {move.switch}", moved))
-    rows.append(row("release", "PF-LSTM, release", Fidelity("authors_code", dropout=DROPOUT)))
+        rows.append(row(f"paper_{move.switch}", f"PF-LSTM (text + {move.switch})", moved))
+    rows.append(row("release", "PF-LSTM (release)", Fidelity("authors_code", dropout=DROPOUT)))
     for move in MOVES:
         if move.back:
             switches = ((move.switch, move.paper),) if move.switch in _CELL else ()
             dropout = None if move.switch == "dropout" else DROPOUT
             reduction = "paper" if move.switch == "loss" else None
             moved = Fidelity("authors_code", move.switch, switches, reduction, dropout)
-            rows.append(row(f"release_{move.switch}", f"PF-LSTM, release − {move.switch}", moved))
+            rows.append(row(f"release_{move.switch}", f"PF-LSTM (release − {move.switch})", moved))
     return tuple(rows)
 
 

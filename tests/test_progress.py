@@ -145,6 +145,33 @@ def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
     assert log.read_text() == "first\nsecond\nend of first\n"
 
 
+def test_status_counts_a_stand_in_that_ran(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snakemake names it in a file of its own, which someone who types the command doesn't have."""
+    line = ["status", "--tier", "quick", "--results", str(tmp_path)]
+    assert main(line) == 0
+    alone = capsys.readouterr().out
+    assert alone.startswith("tier quick: 24 jobs:")
+    assert "standing in" not in alone
+    values = {"study": {"datasets": ["maze10", "air", "arem", "r52"]}}
+    block = next(b for b in load_plan("params.yaml", "quick", values).blocks if b.dataset == "r52")
+    log = tmp_path / "logs" / f"{block.id}.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("killed\n")
+    assert main(line) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("tier quick: 32 jobs: 0 done, 0 running, 1 failed, 31 waiting\n")
+    assert "among them r52, standing in where a set can't be had\n" in output
+    assert f"failed  {block.id}\n    killed\n" in output
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("study: {datasets: [maze10, air, arem, r52]}\n")
+    assert main([*line, "--params", f"params.yaml,{mine}"]) == 0
+    planned = capsys.readouterr().out
+    assert planned.startswith("tier quick: 32 jobs:")
+    assert "standing in" not in planned
+
+
 def test_status_names_the_devices_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

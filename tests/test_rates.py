@@ -37,6 +37,17 @@ def test_plain_networks(cell: str) -> None:
     assert 1000 * step_seconds(variant(cell), work) == pytest.approx(row["ms"], rel=0.03)
 
 
+def test_a_filter_that_the_kernels_refuse_runs_as_the_probe_did() -> None:
+    """Compiled, in one graph: milliseconds of a step by models, from an early probe."""
+    for members, measured in ((1, 10.8), (4, 18.5), (12, 37.7), (36, 91.0)):
+        work = Work(members, 64, 100, 64, 30)
+        seconds = step_seconds(variant("pf_lstm"), work, kernels=False)
+        assert 1000 * seconds == pytest.approx(measured, rel=0.1)
+        assert seconds > 1.9 * step_seconds(variant("pf_lstm"), work)
+    plain = Work(6, 64, 100, 80)
+    assert step_seconds(variant("lstm"), plain, False) == step_seconds(variant("lstm"), plain)
+
+
 def test_a_wider_filter_than_the_kernels_take_is_slower_by_more_than_its_width() -> None:
     narrow, wide = (
         step_seconds(variant("pf_lstm"), Work(12, 64, 100, hidden, 30)) for hidden in (128, 256)

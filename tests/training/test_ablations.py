@@ -147,9 +147,9 @@ def test_training_moves_the_running_statistics_and_evaluation_does_not(tmp_path)
 
 def test_weights_of_the_losses():
     half = Loss(prediction=1.0, beta=0.5, reduction=None)
-    assert loss_weights(half, variant("pf_lstm")) == (1.0, 0.5, False)
-    assert loss_weights(half, variant("lstm")) == (1.0, 0.0, False)
-    assert loss_weights(half, variant("pf_lstm_elboonly")) == (0.0, 0.5, False)
+    assert loss_weights(half, variant("pf_lstm")) == (1.0, 0.5, False, False)
+    assert loss_weights(half, variant("lstm")) == (1.0, 0.0, False, False)
+    assert loss_weights(half, variant("pf_lstm_elboonly")) == (0.0, 0.5, False, False)
     assert loss_weights(half, variant("pf_gru"), "authors_code").release
     assert not loss_weights(half, variant("gru"), "authors_code").release
 
@@ -188,7 +188,15 @@ def test_a_reduction_moves_alone():
     assert loss_weights(other, variant("pf_lstm"), "paper").release
     assert not loss_weights(other, variant("lstm"), "paper").release
     own = other.model_copy(update={"reduction": "paper"})
-    assert not loss_weights(own, variant("pf_lstm"), "authors_code").release
+    assert loss_weights(own, variant("pf_lstm"), "authors_code") == (1.0, 1.0, False, False)
+    for reduction, parts in (
+        ("authors_code", (True, True)),
+        ("authors_code_undecayed", (True, False)),
+        ("paper_decayed", (False, True)),
+    ):
+        one = other.model_copy(update={"reduction": reduction})
+        assert loss_weights(one, variant("pf_lstm"), "paper") == (1.0, 1.0, *parts)
+        assert loss_weights(one, variant("bayes_lstm"), "paper") == (1.0, 0.0, False, False)
 
 
 def test_a_moved_switch_has_a_name_of_its_own():
@@ -207,7 +215,7 @@ def test_release_reduces_the_losses_its_own_way(tmp_path):
     path, population, members, batch = first_batch(tmp_path, "pf_gru", "maze10")
     predicted, _ = loss_and_gradients(path, population, members, batch)
     output = predicted.output
-    found = member_loss("localization", LossWeights(1.0, 1.0, True), output, batch)
+    found = member_loss("localization", LossWeights(1.0, 1.0, True, True), output, batch)
     steps, count = len(output.prediction), output.particles.shape[-2]
     weights = torch.softmax(0.1 * torch.arange(steps), 0)
     coordinates = torch.tensor([1.0, 1.0, 0.1, 0.1])
@@ -221,3 +229,31 @@ def test_release_reduces_the_losses_its_own_way(tmp_path):
             elbo.append(float((-likelihood.log() * coordinates).mean().detach()))
         expected = prediction + sum(elbo) / steps
         assert float(found[m].detach()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("decay", [False, True])
+def test_the_time_weights_move_without_the_sums(tmp_path, decay):
+    """By hand, in loops: a shape of mean one on the paper's sums, 1 / T on the release's."""
+    path, population, members, batch = first_batch(tmp_path, "pf_lstm", "maze10")
+    predicted, _ = loss_and_gradients(path, population, members, batch)
+    output = predicted.output
+    steps, count = len(output.prediction), output.particles.shape[-2]
+    weights = LossWeights(1.0, 1.0, not decay, decay)
+    found = member_loss("localization", weights, output, batch)
+    shape = torch.exp(0.1 * torch.arange(steps))
+    shape = shape / shape.mean()
+    coordinates = torch.tensor([1.0, 1.0, 0.1, 0.1])
+    for m in range(2):
+        total = 0.0
+        for t in range(steps):
+            error = output.prediction[t, m] - batch.y[t, m]
+            each = output.particles[t, m] - batch.y[t, m, :, None]
+            if decay:
+                elbo = -(torch.exp(-each.norm(dim=-1)).sum(-1) / count).log()
+                step = shape[t] * (error.square().mean(-1) + elbo).mean()
+            else:
+                elbo = -(torch.exp(-each.square() / steps).sum(1) / count).log()
+                step = (error.square() * coordinates).sum() / steps
+                step = step + (elbo * coordinates).mean() / steps
+            total += float(step.detach())
+        assert float(found[m].detach()) == pytest.approx(total, rel=1e-5)

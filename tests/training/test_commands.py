@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pfrnn.cli import build_parser, main
+from pfrnn.plan import load_plan
 
 from . import toys
 
@@ -51,6 +52,26 @@ def test_whole_line_by_command(line, capsys):
     with (places.results / "results.csv").open(newline="") as source:
         assert len(list(csv.DictReader(source))) == 2 * 5
     assert "validation score" in capsys.readouterr().out
+
+
+def test_an_absent_final_that_cells_share_is_named_once(line, tmp_path, capsys):
+    run, places = line
+    more = tmp_path / "more.yaml"
+    more.write_text("study: {variants: [pf_gru, pf_lstm, pf_lstm_paper]}\n")
+    params = f"{toys.ROOT / 'params.yaml'},{tmp_path / 'overrides.yaml'},{more}"
+    assert run("aggregate", "--missing", "maze10=no file") == 0
+    plan = load_plan(params, "smoke")
+    for command, ids in (
+        ("train", [block.id for block in plan.blocks if block.variant == "pf_gru"]),
+        ("select", [c.selection_id for c in plan.cells if c.variant == "pf_gru"]),
+        ("final", [c.final_id for c in plan.cells if c.variant == "pf_gru"]),
+    ):
+        assert run(command, *ids) == 0
+    capsys.readouterr()
+    line = ["--tier", "smoke", "--params", params, "--results", str(places.results)]
+    assert main(["aggregate", *line]) == 0
+    shared = next(cell.final_id for cell in plan.cells if cell.variant == "pf_lstm_paper")
+    assert capsys.readouterr().err == f"absent: {shared}\n"
 
 
 def test_absent_finals_are_named_and_an_error_when_strict(line, capsys):

@@ -21,6 +21,14 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="needs triton (its interpreter)"
 )
 
+# What the kernels take of the authors' release.
+RELEASE = {
+    "activation": "leaky_relu",
+    "noise_scale": "softplus",
+    "initial_state": "uniform",
+    "gate_features": 3,
+}
+
 # In a process of its own: Triton reads TRITON_INTERPRET when it is imported.
 CHILD = """
 import sys
@@ -39,19 +47,22 @@ from pfrnn.training.path import PlainPath
 from pfrnn.training.population import new_population
 from tests.training.test_population import world
 
-problem, plain = world(Path({folder!r}), {name!r}, {model!r}, network={{"dropout": {dropout!r}}})
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, network={{"dropout": {dropout!r}}},
+                       filter={{"switches": {switches!r}}})
 fused = particle_path(plain, torch.device("cpu"))
 assert isinstance(fused, FusedPath), fused.reason
 
 class Given(PlainPath):
     # The plain loop on the very numbers that the kernels draw.
     def _randomness(self, members, axes, batch):
-        key = fused._randomness(members, axes, batch).normal
+        drawn = fused._randomness(members, axes, batch)
+        key = drawn.normal
         steps, sequences = batch.steps, batch.x.shape[2]
         particles, hidden = self.spec.particles, self.spec.hidden
         return Randomness(
             fill_normal(key, steps, sequences, particles, hidden),
             fill_uniform(key, steps, sequences, particles),
+            drawn.initial,
         )
 
     def _dropout(self, members, axes, batch):
@@ -118,18 +129,65 @@ print("equal")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "model", "dropout"),
+    ("name", "model", "dropout", "switches"),
     [
-        ("toy_regression", "pf_lstm", 0.0),
-        ("toy_classes", "pf_gru", 0.5),
-        ("toy_regression", "pf_lstm_noelbo", 0.5),
+        ("toy_regression", "pf_lstm", 0.0, {}),
+        ("toy_classes", "pf_gru", 0.5, {}),
+        ("toy_regression", "pf_lstm_noelbo", 0.5, {}),
+        ("toy_regression", "pf_lstm", 0.5, RELEASE),
     ],
 )
-def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(tmp_path, name, model, dropout):
+def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(
+    tmp_path, name, model, dropout, switches
+):
     code = CHILD.format(
-        root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, dropout=dropout
+        root=str(toys.ROOT),
+        folder=str(tmp_path),
+        name=name,
+        model=model,
+        dropout=dropout,
+        switches=switches,
     )
     interpreted(code)
+
+
+STARTS = """
+import sys
+from pathlib import Path
+import torch
+sys.path.insert(0, {root!r})
+from pfrnn.plan import Setting
+from pfrnn.training.batches import gather
+from pfrnn.training.choose import particle_path
+from pfrnn.training.members import final_members
+from tests.training.test_population import world
+
+problem, plain = world(Path({folder!r}), "toy_regression", "pf_lstm",
+                       filter={{"switches": {{"initial_state": "uniform"}}}})
+fused = particle_path(plain, torch.device("cpu"))
+members = final_members(Setting(0.01, 5.0, 1e-4), 3, 1, "toy")
+batch = gather(problem.train, torch.arange(6).repeat(3, 1).numpy())
+def starts(members, *axes):
+    before = torch.get_rng_state()
+    found = fused._randomness(members, axes, batch).initial
+    assert torch.equal(torch.get_rng_state(), before)
+    return found
+one = starts(members, "train", 1, 0)
+assert one.shape == (2, 3, 6, 4, 5), one.shape
+assert 0 <= float(one.min()) and float(one.max()) < 1
+assert one.unique().numel() > 0.99 * one.numel()
+assert torch.equal(one, starts(members, "train", 1, 0))
+assert torch.equal(one[:, 1:2], starts(members[1:2], "train", 1, 0))
+for other in (("train", 1, 1), ("train", 2, 0), ("validation", 1, 0)):
+    assert not torch.equal(one, starts(members, *other))
+print("equal")
+"""
+
+
+@pytest.mark.slow
+def test_particles_start_where_the_members_seed_says(tmp_path):
+    """Not from torch's own generator: a resumed run would start elsewhere."""
+    interpreted(STARTS.format(root=str(toys.ROOT), folder=str(tmp_path)))
 
 
 @pytest.mark.slow
