@@ -156,9 +156,9 @@ def _fidelity_family() -> tuple[Variant, ...]:
 
     One switch at a time from the text costs a row a switch and answers which one matters there.
     What is moved back from the release are the rows whose effect the others may change: the loss
-    (its scale meets the clip, the L2 weight and RMSprop), batch norm per slot (it has the slots'
-    different starts to work on only with the uniform initial state) and dropout (noise on what
-    the batch norm has normalised). All pairs would be 36 rows more.
+    (its scale meets the clip and the L2 weight), batch norm (it rescales what activation, noise
+    and start give it) and dropout (it regularises what the others let the network learn). All
+    pairs would be 36 rows more.
     """
 
     def row(name: str, label: str, fidelity: Fidelity) -> Variant:
