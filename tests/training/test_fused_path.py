@@ -107,7 +107,8 @@ from pfrnn.training.graphed import GraphedPath
 from pfrnn.training.members import final_members
 from tests.training.test_population import run, world
 
-problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 1}})
+problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 1}},
+                       filter={{"switches": {switches!r}}})
 cut = lambda split: split._replace(**{{
     name: getattr(split, name)[:6] for name in ("x", "length", "y", "mask", "host_length")}})
 problem = problem._replace(train=cut(problem.train), batch_size=2)
@@ -192,10 +193,16 @@ def test_particles_start_where_the_members_seed_says(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "model"), [("toy_regression", "pf_gru"), ("toy_classes", "pf_lstm")]
+    ("name", "model", "switches"),
+    [
+        ("toy_regression", "pf_gru", {}),
+        ("toy_classes", "pf_lstm", {"initial_state": "uniform"}),
+    ],
 )
-def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model):
-    code = CAPTURED.format(root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model)
+def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model, switches):
+    code = CAPTURED.format(
+        root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, switches=switches
+    )
     interpreted(code)
 
 
