@@ -25,10 +25,10 @@ HEADER = (
     "to",
     "ours",
     "n",
-    "less the text's",
-    "less the release's",
-    "all steps",
-    "all steps, less the text's",
+    "ours − text",
+    "ours − release",
+    "all steps: ours",
+    "all steps: ours − text",
     "paper prints",
     "verdict",
 )
@@ -256,7 +256,7 @@ def latex(rows: Sequence[Row], lookup: Lookup) -> str:
             rf"\label{{tab:fidelity-{name}}}",
             r"\begin{tabular}{" + "l" * len(_LATEX) + "}",
             r"\toprule",
-            " & ".join(escape(HEADER[i]) for i in _LATEX) + r" \\",
+            " & ".join(_tex(HEADER[i]) for i in _LATEX) + r" \\",
             r"\midrule",
         ]
         for row in own:
