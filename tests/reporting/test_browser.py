@@ -10,6 +10,7 @@ import pytest
 import simulated
 
 from pfrnn.reporting.report import write_report
+from pfrnn.variants import FIDELITY
 
 pytestmark = pytest.mark.slow
 FLAGS = (
@@ -131,3 +132,34 @@ def test_dark_and_light_differ(page: Path, tmp_path: Path) -> None:
     dark = look(page, tmp_path / "dark", 1280, "--force-dark-mode")
     assert light["background"] == "rgb(255, 255, 255)"
     assert dark["background"] == "rgb(21, 24, 28)"
+
+
+SORT = """
+<script>
+const table = document.querySelector("#fidelity table");
+const heads = [...table.tHead.rows[0].cells];
+const column = heads.findIndex((cell) => cell.textContent.startsWith("ours − text"));
+heads[column].querySelector("button").click();
+const shown = [...table.tBodies[0].rows].map((row) => row.cells[column].textContent.trim());
+document.title = "SEEN" + JSON.stringify({ shown }) + "NEES";
+</script>
+"""
+
+
+def test_differences_of_both_signs_sort_as_numbers(tmp_path: Path) -> None:
+    """Numbers are written with a minus sign, which is no hyphen."""
+    if chromium() is None:
+        pytest.skip("no Chromium here (Debian: chromium)")
+    plan = simulated.study("gpu", ("maze10",), ("pf_lstm", *FIDELITY))
+    results, prepared = simulated.write_tree(
+        tmp_path, plan, simulated.result_rows(plan), finals=False
+    )
+    path = write_report(results, prepared, plan, tmp_path / "report")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("</body>", SORT + "</body>"), encoding="utf-8")
+    shown = look(path, tmp_path / "profile", 1280)["shown"]
+    assert isinstance(shown, list)
+    assert len(shown) == len(FIDELITY)
+    values = [float(one.split()[0].replace("−", "-")) for one in shown if one != "–"]
+    assert min(values) < 0 < max(values)
+    assert values == sorted(values)

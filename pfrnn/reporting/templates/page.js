@@ -6,7 +6,7 @@
   const key = (row, column) => {
     const cell = row.cells[column];
     const text = cell.dataset.sort === undefined ? cell.textContent.trim() : cell.dataset.sort;
-    const value = parseFloat(text);
+    const value = parseFloat(text.replace("−", "-"));
     return text === "" ? [2, 0] : Number.isNaN(value) ? [1, text] : [0, value];
   };
   const compare = (a, b) => a[0] - b[0] || (a[1] < b[1] ? -1 : a[1] > b[1] ? 1 : 0);
