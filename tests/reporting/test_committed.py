@@ -12,10 +12,6 @@ from pfrnn.reporting.evidence import read_evidence
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
 
-pytestmark = pytest.mark.skipif(
-    not (REPORTS / "results.csv").is_file(), reason="no report is committed"
-)
-
 
 def test_tables_figures_claims_and_readme_follow(capsys: pytest.CaptureFixture[str]) -> None:
     found = main(["check", "--reports", str(REPORTS), "--readme", str(ROOT / "README.md")])
