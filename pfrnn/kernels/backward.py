@@ -33,7 +33,13 @@ from pfrnn.kernels.tiles import (
 )
 
 
-@triton.jit(do_not_specialize=["t", "slot", "slot_before", "cut", "T", "N", "P", "SLOTS"])
+# As in the forward kernel.
+@triton.jit(
+    do_not_specialize=[
+        "t", "slot", "slot_before", "cut", "T", "N", "P", "SLOTS", "x_t", "x_m",
+        "valid_t", "valid_m", "total_t", "total_m", "gl_t", "gl_m",
+    ]
+)  # fmt: skip
 def backward_kernel(
     hidden_, cell_, lw_, raw_, prior_, mean_, var_, anc_,
     x_, x_t, x_m, w_, wt_, obs_, gain_, shift_, noise_, noise_t, noise_m, seed_, step_,

@@ -87,7 +87,14 @@ def transition(
     return cell, moved
 
 
-@triton.jit(do_not_specialize=["t", "T", "N", "P"])
+# What differs between batches isn't compiled for: full and last ones, a population and what is left
+# of it run one program, and so sum in one order. Left out are strides by which whole tiles are read,
+# where vector loads matter.
+@triton.jit(
+    do_not_specialize=[
+        "t", "T", "N", "P", "x_t", "x_m", "u_t", "u_m", "valid_t", "valid_m", "count_t", "count_m",
+    ]
+)  # fmt: skip
 def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,

@@ -69,7 +69,7 @@ def normal_tile(seed, step, time, row, H: tl.constexpr, HP: tl.constexpr):
     return tl.reshape(tl.join(tl.join(n0, n1), tl.join(n2, n3)), [row.shape[0], HP])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "N"])
 def fill_normal_kernel(
     out, seeds, step_, M, N, K: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, R: tl.constexpr
 ):
@@ -84,7 +84,7 @@ def fill_normal_kernel(
     tl.store(base + row[:, None] * H + unit[None, :], noise, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M", "rows"])
 def fill_uniform_kernel(out, seeds, step_, M, rows, R: tl.constexpr):
     """Fill out (T, M, rows) with uniforms in [0, 1); four rows share a counter."""
     m = tl.program_id(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from pfrnn.kernels.run_forward import (
     programs,
     shared_arguments,
 )
+from pfrnn.kernels.together import compile_together
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
 
 
@@ -73,9 +75,9 @@ def run_backward(
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, weights, saved.hidden)
     read = factors(plan, weights)
-    end = steps
-    for t, first, last in _launches(steps, tuning.split):
-        backward_kernel[(count, members)](
+
+    def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
+        backward_kernel.run(
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
             obs_=observation, gain_=gain, shift_=shift, total_=saved.total,
@@ -90,10 +92,23 @@ def run_backward(
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
+            grid=(count, members), warmup=only_compile,
         )  # fmt: skip
+
+    add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
+    kinds = {(first, last): t for t, first, last in _launches(steps, tuning.split)}
+    key = ("backward", plan, units, particles, *sorted(kinds), gh is dhidden, gl is dhidden)
+    compile_together(
+        (*key, projected.device),
+        [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
+        + [functools.partial(add, 0, 1, True)],
+    )
+    end = steps
+    for t, first, last in _launches(steps, tuning.split):
+        launch(t, first, last)
         # Steps [t, end) are complete; the kernel above already began step t - 1 in its own slot.
         if not first and end > t and (t == 0 or end - t == slots - 1):
-            _add_weight_gradient(plan, shape, inner, gates, dweights, t, end, constants)
+            add(t, end)
             end = t
     totals = sums.sum(1)
     return Gradients(
@@ -130,14 +145,15 @@ def _in_order(parts: Tensor) -> Tensor:
 
 def _add_weight_gradient(
     plan: Plan, shape: Shape, inner: Tensor, gates: Tensor, out: Tensor,
-    first: int, end: int, constants: dict[str, Any],
+    constants: dict[str, Any], first: int, end: int, only_compile: bool = False,
 ) -> None:  # fmt: skip
     tuning = plan.tuning
     piece = min(constants["HP"], 128)
     tiles = (constants["HP"] // piece) ** 2
-    weight_gradient_kernel[(tiles * out.shape[2] * tuning.shares, shape.members)](
+    weight_gradient_kernel.run(
         inner, gates, out, first, end - first, gates.shape[1], gates.shape[-1],
         GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
         BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
         num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,
+        grid=(tiles * out.shape[2] * tuning.shares, shape.members), warmup=only_compile,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.together import compile_together
 
 
 class Inputs(NamedTuple):
@@ -160,8 +162,9 @@ def run_forward(
     scratch = new(members, sequences, particles, units) if wide else hidden
     uniforms, u_t, u_m = optional(inputs.uniforms, hidden)
     shared = shared_arguments(plan, inputs, weights, hidden)
-    for t in range(-1, steps):
-        forward_kernel[(count, members)](
+
+    def launch(t: int, only_compile: bool = False) -> None:
+        forward_kernel.run(
             hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance,
             ancestors, saved.ess, scratch, projected, *strides(projected),
             obs_=observation, gain_=gain, shift_=shift, u_=uniforms, u_t=u_t, u_m=u_m,
@@ -170,5 +173,13 @@ def run_forward(
             t=max(t, 0), T=steps, N=sequences, P=count,
             FIRST=t < 0, LAST=t == steps - 1, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
+            grid=(count, members), warmup=only_compile,
         )  # fmt: skip
+
+    # The first launch, those in between, the last one.
+    kinds = sorted({-1, 0, steps - 1})
+    key = ("forward", plan, units, particles, len(kinds), projected.device)
+    compile_together(key, [functools.partial(launch, t, True) for t in kinds])
+    for t in range(-1, steps):
+        launch(t)
     return saved

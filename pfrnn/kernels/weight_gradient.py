@@ -41,7 +41,7 @@ def weight_gradient_kernel(
     gates = gates_ + m * SLOTS * G * H * PR + g * H * PR
     acc = tl.load(at, mask=mask, other=0.0)
     for j in range(share, steps * blocks, SHARES):
-        slot = (first + j // blocks) % SLOTS
+        slot = ((first + j // blocks) % SLOTS).to(tl.int64)
         r = (j % blocks) * BR + tl.arange(0, BR)
         left = inner + slot * INNER * H * PR + i[:, None] * PR + r[None, :]
         right = gates + slot * G * H * PR + o[None, :] * PR + r[:, None]

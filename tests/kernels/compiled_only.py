@@ -2,7 +2,8 @@
 
 ``python -m tests.kernels.compiled_only pf_lstm 90`` (cell, compute capability) runs a step of a
 small population on the CPU with every launch replaced by Triton's own warm-up, which compiles with
-its bundled ptxas and launches nothing. Prints one JSON line: kernel -> bytes of shared memory.
+its bundled ptxas and launches nothing. Prints one JSON line: the bytes of shared memory of each
+kernel; the number of programs after that step; and after steps of other batches and populations.
 """
 
 from __future__ import annotations
@@ -40,20 +41,30 @@ class Absent:
         return 0
 
 
-def compile_only(capability: int) -> dict[str, int]:
-    """Replace launches by compilations; returns the record that they fill."""
+def compile_only(capability: int) -> dict[str, Any]:
+    """Replace launches by compilations; returns the programs that they fill in."""
     driver.set_active(Absent(capability))
     run = JITFunction.run
-    shared: dict[str, int] = {}
+    programs: dict[str, Any] = {}
 
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=True, **options)
-        name = self.fn.__name__
-        shared[name] = max(shared.get(name, 0), kernel.metadata.shared)
+        # One that is compiled beside others isn't there yet; its own launch follows.
+        if hasattr(kernel, "metadata"):
+            programs[f"{self.fn.__name__} {id(kernel)}"] = kernel
         return kernel
 
     JITFunction.run = compiled
-    return shared
+    return programs
+
+
+def shared_memory(programs: dict[str, Any]) -> dict[str, int]:
+    """The most that any program of each kernel needs."""
+    found: dict[str, int] = {}
+    for name, kernel in programs.items():
+        kind = name.split()[0]
+        found[kind] = max(found.get(kind, 0), kernel.metadata.shared)
+    return found
 
 
 def zeroed() -> None:
@@ -62,20 +73,30 @@ def zeroed() -> None:
     torch.Tensor.new_empty = torch.Tensor.new_zeros
 
 
-def main(cell: str, capability: str) -> None:
-    shared = compile_only(int(capability))
-    zeroed()
-    gru = cell == "pf_gru"
-    drawn = draw(Case(gru, STEPS, MEMBERS, SEQUENCES, PARTICLES, UNITS, "cpu"))
+def step(gru: bool, members: int, sequences: int) -> None:
+    """A training step's launches: projected inputs lie as a population's do, members first."""
+    drawn = draw(Case(gru, STEPS, members, sequences, PARTICLES, UNITS, "cpu"))
     weights = type(drawn.weights)(
         *(None if value is None else value.requires_grad_() for value in drawn.weights)
     )
-    key = noise_key(list(range(MEMBERS)), 1, "cpu")
+    projected = drawn.projected.transpose(0, 1).contiguous().transpose(0, 1)
+    key = noise_key(list(range(members)), 1, "cpu")
     output = run_pf_fused(
-        drawn.projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches()
+        projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches()
     )
     (output.hidden.sum() + output.log_weights.sum()).backward()
-    print(json.dumps(shared))
+
+
+def main(cell: str, capability: str) -> None:
+    programs = compile_only(int(capability))
+    zeroed()
+    gru = cell == "pf_gru"
+    step(gru, MEMBERS, SEQUENCES)
+    once = len(programs)
+    # An odd last batch; one whose strides are multiples of 16; a single member; an odd number.
+    for members, sequences in ((MEMBERS, 3), (MEMBERS, 8), (1, SEQUENCES), (3, 5)):
+        step(gru, members, sequences)
+    print(json.dumps([shared_memory(programs), once, len(programs)]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,83 @@
+"""Triton's interpreter with a GPU's rounding.
+
+The interpreter computes elementary functions to the last bit and every product in float32. A GPU
+does neither; what the PTX ISA's manual allows each instruction is drawn here at random within the
+stated bound, and the factors of a TF32 product lose the 13 bits that tensor cores don't read. So a
+bound that holds under this can be expected to hold on a card, and one that doesn't is too tight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+ULP = 2.0**-23
+# The PTX ISA's manual, "floating point instructions", of each instruction's .approx.ftz.f32 form.
+RELATIVE = {"exp2": 2 * ULP, "rsqrt": 2.0**-22.9, "sqrt": ULP, "fdiv": 2 * ULP}
+ABSOLUTE = {"sin": 2.0**-20.5, "cos": 2.0**-20.5, "log2": 2.0**-22}
+
+
+def shortened(x: np.ndarray) -> np.ndarray:
+    """Keep what a tensor core reads of float32: a TF32 number, the rest cut off."""
+    return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+class _Rounding:
+    """Errors of one run; the seed makes them the same in every run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def near(self, x: np.ndarray, relative: float, absolute: float = 0.0) -> np.ndarray:
+        if x.dtype != np.float32:
+            return x
+        error = self.random.uniform(-1, 1, x.shape)
+        with np.errstate(invalid="ignore"):
+            return (x + error * (relative * np.abs(x) + absolute)).astype(np.float32)
+
+
+@contextmanager
+def rounding(seed: int) -> Iterator[None]:
+    """Kernels that run inside compute as roughly as a GPU may."""
+    draw = _Rounding(seed)
+    patches: dict[str, Any] = {}
+
+    def patch(name: str, relative: float, absolute: float) -> None:
+        exact = getattr(InterpreterBuilder, f"create_{name}")
+
+        def rough(self: Any, *operands: Any) -> Any:
+            found = exact(self, *operands)
+            return TensorHandle(draw.near(found.data, relative, absolute), found.dtype.scalar)
+
+        patches[f"create_{name}"] = rough
+
+    for name, bound in RELATIVE.items():
+        patch(name, bound, 0.0)
+    for name, bound in ABSOLUTE.items():
+        patch(name, 0.0, bound)
+
+    def exp(self: Any, arg: Any) -> Any:
+        # Compiled as exp2(x log2 e): the argument's rounding is an error that grows with it.
+        found = np.exp(arg.data)
+        if found.dtype == np.float32:
+            found = draw.near(found, 2 * ULP) * (
+                1 + draw.near(np.zeros_like(found), 0.0, ULP / 2) * np.nan_to_num(np.abs(arg.data))
+            )
+        return TensorHandle(found.astype(arg.data.dtype), arg.dtype.scalar)
+
+    patches["create_exp"] = exp
+    dot = InterpreterBuilder.create_dot
+
+    def product(self: Any, a: Any, b: Any, d: Any, precision: Any, limit: Any) -> Any:
+        if a.data.dtype == np.float32 and str(precision).endswith(".TF32"):
+            a, b = (TensorHandle(shortened(x.data), x.dtype.scalar) for x in (a, b))
+        return dot(self, a, b, d, precision, limit)
+
+    patches["create_dot"] = product
+    with mock.patch.multiple(InterpreterBuilder, **patches):
+        yield
