@@ -88,8 +88,8 @@ def transition(
 
 
 # What differs between batches isn't compiled for: full and last ones, a population and what is left
-# of it run one program, and so sum in one order. Left out are strides by which whole tiles are read,
-# where vector loads matter.
+# of it run one program, and so sum in one order. Not listed are strides by which whole tiles are
+# read, where vector loads matter.
 @triton.jit(
     do_not_specialize=[
         "t", "T", "N", "P", "x_t", "x_m", "u_t", "u_m", "valid_t", "valid_m", "count_t", "count_m",

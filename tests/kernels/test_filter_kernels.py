@@ -26,6 +26,9 @@ SMALL = Tuning(
 ONE_PIECE = SMALL._replace(forward_inner=128, backward_inner=128)
 # float32 products and sums against float64: the largest error over the largest value.
 BOUND = 1e-5
+# Factors of 11 bits, cut off: 3.2e-3 was the largest error of the GPU tests' cases with such
+# products and the manual's errors of the elementary functions, in test_hardware_kernels.py's way.
+TF32_BOUND = 5e-3
 
 
 def check(case: Case, switches: FilterSwitches = PAPER, bound: float = BOUND, **options: Any):
@@ -165,4 +168,4 @@ def test_gpu_tf32_products(steps, gru):
     """With a smooth activation: ReLU's kink turns a rounding error into a jump of a gradient."""
     switches = FilterSwitches(activation="tanh")
     case = Case(gru, steps, 3, 5, 30, 64, "cuda")
-    check(case, switches, bound=5e-3, precision="tf32", tuning=None)
+    check(case, switches, bound=TF32_BOUND, precision="tf32", tuning=None)

@@ -1,4 +1,8 @@
-"""The engine on the fused loop, in Triton's interpreter: the same training as the plain path."""
+"""The engine on the fused loop: the same training as the plain path.
+
+On a GPU where there is one, else in Triton's interpreter. There the interpreter isn't asked for:
+Triton 3.6, which torch 2.11 brings, can't loop in it with NumPy 2.4 or later.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +35,14 @@ RELEASE = {
 
 # In a process of its own: Triton reads TRITON_INTERPRET when it is imported.
 CHILD = """
+import functools
 import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, {root!r})
 from pfrnn.kernels.noise import fill_normal, fill_uniform
+from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.plan import Setting
 from pfrnn.nn.cores import Randomness
 from pfrnn.training.batches import gather
@@ -47,10 +53,15 @@ from pfrnn.training.path import PlainPath
 from pfrnn.training.population import new_population
 from tests.training.test_population import world
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 problem, plain = world(Path({folder!r}), {name!r}, {model!r}, network={{"dropout": {dropout!r}}},
                        filter={{"switches": {switches!r}}})
-fused = particle_path(plain, torch.device("cpu"))
+fused = particle_path(plain, device)
 assert isinstance(fused, FusedPath), fused.reason
+# The plain loop's products are float32.
+fused.network.core.run = functools.partial(run_pf_fused, precision="ieee")
+train = problem.train
+train = type(train)(*(value.to(device) for value in train[:4]), train.host_length)
 
 class Given(PlainPath):
     # The plain loop on the very numbers that the kernels draw.
@@ -70,16 +81,15 @@ class Given(PlainPath):
 
 given = Given(plain.spec, plain.weights, plain.training)
 members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
-cpu = torch.device("cpu")
 rows = torch.arange(6).repeat(2, 1).numpy()
-batch = gather(problem.train, rows)
+batch = gather(train, rows)
 ends = []
 for path in (fused, given):
-    population = new_population(path.build, members, cpu)
+    population = new_population(path.build, members, device)
     leaves = {{k: v.clone().requires_grad_() for k, v in population.parameters.items()}}
     loss = path.training_loss(leaves, population, members, batch, ("train", 1, 0)).loss
     gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
-    path.train_step(population, members, hyper(members, cpu), batch)
+    path.train_step(population, members, hyper(members, device), batch)
     # Evaluate one state with both: RMSprop turns a zero gradient's rounding into a step.
     population.parameters = leaves
     ahead = path.predict(population, members, batch, ("validation", 0, 3), False)
@@ -149,7 +159,7 @@ def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(
         dropout=dropout,
         switches=switches,
     )
-    interpreted(code)
+    in_a_process(code)
 
 
 STARTS = """
@@ -163,11 +173,14 @@ from pfrnn.training.choose import particle_path
 from pfrnn.training.members import final_members
 from tests.training.test_population import world
 
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 problem, plain = world(Path({folder!r}), "toy_regression", "pf_lstm",
                        filter={{"switches": {{"initial_state": "uniform"}}}})
-fused = particle_path(plain, torch.device("cpu"))
+fused = particle_path(plain, device)
+train = problem.train
+train = type(train)(*(value.to(device) for value in train[:4]), train.host_length)
 members = final_members(Setting(0.01, 5.0, 1e-4), 3, 1, "toy")
-batch = gather(problem.train, torch.arange(6).repeat(3, 1).numpy())
+batch = gather(train, torch.arange(6).repeat(3, 1).numpy())
 def starts(members, *axes):
     before = torch.get_rng_state()
     found = fused._randomness(members, axes, batch).initial
@@ -188,10 +201,13 @@ print("equal")
 @pytest.mark.slow
 def test_particles_start_where_the_members_seed_says(tmp_path):
     """Not from torch's own generator: a resumed run would start elsewhere."""
-    interpreted(STARTS.format(root=str(toys.ROOT), folder=str(tmp_path)))
+    in_a_process(STARTS.format(root=str(toys.ROOT), folder=str(tmp_path)))
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="on a GPU: tests/training/test_gpu_graphs.py, real captures"
+)
 @pytest.mark.parametrize(
     ("name", "model", "switches"),
     [
@@ -203,12 +219,13 @@ def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model,
     code = CAPTURED.format(
         root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, switches=switches
     )
-    interpreted(code)
+    in_a_process(code)
 
 
-def interpreted(code: str) -> None:
-    """Run code in Triton's interpreter, in a process of its own."""
-    environment = {"TRITON_INTERPRET": "1", "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
+def in_a_process(code: str) -> None:
+    """Run code with the fused kernels, interpreted where there is no GPU."""
+    interpret = "0" if torch.cuda.is_available() else "1"
+    environment = {"TRITON_INTERPRET": interpret, "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=toys.ROOT,

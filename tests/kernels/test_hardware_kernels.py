@@ -1,0 +1,51 @@
+"""The bounds of the kernel tests leave room for a GPU's rounding; its sizes are the manual's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
+
+from pfrnn.functional.types import FilterSwitches
+
+from .filter_cases import Case
+from .hardware import rounding
+from .test_filter_kernels import BOUND, TF32_BOUND, check
+
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="imitates a GPU where there is none"
+)
+TANH = FilterSwitches(activation="tanh")
+# Of three sequences all, two and none are there.
+VALID = torch.tensor(
+    [[[1, 1, 1], [1, 0, 1]], [[1, 0, 1], [1, 0, 0]], [[0, 0, 1], [0, 0, 0]]], dtype=torch.bool
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_float32_with_few_values_behind_the_statistics(gru, seed):
+    """The case with the largest errors of all: padding leaves single sequences."""
+    with rounding(seed):
+        check(Case(gru, 3, 2, 3, 4, 16), valid=VALID)
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_a_single_particle_has_weight_one_and_no_gradient(gru):
+    """Its log-weight is 0, and so the bound is: nothing may round."""
+    with rounding(1):
+        check(Case(gru, 3, 2, 9, 1, 16))
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_tf32_products(gru):
+    case = Case(gru, 2, 2, 3, 7, 32)
+    with rounding(1):
+        check(case, TANH, bound=TF32_BOUND, precision="tf32")
+
+
+def test_rounding_is_seen():
+    """The imitation's own test: TF32's factors break float32's bound."""
+    with rounding(1), pytest.raises(AssertionError):
+        check(Case(False, 1, 1, 2, 3, 16), TANH, bound=BOUND, precision="tf32")
