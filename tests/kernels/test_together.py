@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
-triton = pytest.importorskip("triton", reason="the kernels are written in Triton")
+pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
+
+import triton
 
 from pfrnn.kernels import together
 
@@ -12,7 +16,7 @@ from pfrnn.kernels import together
 class Mode:
     """Stands in for Triton's; the real one compiles in test_compiles.py."""
 
-    opened: list[bool] = []
+    opened: ClassVar[list[bool]] = []
 
     def __init__(self, pool, *, ignore_errors):
         self.opened.append(ignore_errors)
