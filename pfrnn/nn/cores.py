@@ -48,7 +48,7 @@ class CoreOutput(NamedTuple):
     """What a core gives to the head; T' is 1 when only the last valid step is asked for.
 
     Attributes:
-        belief: (T', ..., N, H), hidden state or mean particle.
+        belief: (T', ..., N, H), hidden state or mean particle; None where ``mean`` was False.
         particles: (T', ..., N, K, H) or None.
         log_weights: (T', ..., N, K) or None.
         ess: (T, ..., N) or None.
@@ -56,7 +56,7 @@ class CoreOutput(NamedTuple):
         statistics: batch-norm statistics of each step, mean (T, ..., C), or None.
     """
 
-    belief: Tensor
+    belief: Tensor | None
     particles: Tensor | None = None
     log_weights: Tensor | None = None
     ess: Tensor | None = None
@@ -83,7 +83,12 @@ class PlainCore(nn.Module):
         self.bptt = bptt
 
     def forward(
-        self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
+        self,
+        x: Tensor,
+        valid: Tensor | None,
+        randomness: Randomness | None,
+        last: bool,
+        mean: bool = True,
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's state only."""
         output = self.cell.unroll(x, valid=valid, bptt=self.bptt, update=False)
@@ -115,9 +120,21 @@ class ParticleCore(nn.Module):
         self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
 
     def forward(
-        self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
+        self,
+        x: Tensor,
+        valid: Tensor | None,
+        randomness: Randomness | None,
+        last: bool,
+        mean: bool = True,
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's particles only.
+
+        Args:
+            x: encoded inputs.
+            valid: (T, ..., N) bool, or None.
+            randomness: noise, uniforms, dropout's mask.
+            last: whether only the last valid step counts.
+            mean: whether the mean particle is wanted; else the particles are returned.
 
         Raises:
             ValueError: there is no randomness: a filter without noise would be another model.
@@ -138,8 +155,8 @@ class ParticleCore(nn.Module):
             statistics=given,
             valid=valid,
             bptt=self.bptt,
-            particles=(self.keep_particles or dropout is not None) and not last,
-            belief=dropout is None and not last,
+            particles=(self.keep_particles or dropout is not None or not mean) and not last,
+            belief=dropout is None and not last and mean,
         )
         if last:
             final = output.final
@@ -151,11 +168,11 @@ class ParticleCore(nn.Module):
             # After the loop: the filter itself goes on with whole particles.
             particles = particles * dropout
         belief = output.belief
-        if belief is None and particles is not None:
+        if mean and belief is None and particles is not None:
             belief = mean_particle(particles, log_weights)
         return CoreOutput(
             belief,
-            particles if self.keep_particles else None,
+            particles if self.keep_particles or not mean else None,
             log_weights,
             output.ess,
             output.ancestors,

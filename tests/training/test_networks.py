@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.nn.cores import Randomness
 from pfrnn.nn.encoders import Affine, MapEncoder, TokenEncoder
 from pfrnn.training.batches import Batch
 from pfrnn.variants import cell_parameters, matched_hidden
@@ -47,6 +48,29 @@ def test_layers_before_and_after_the_cell(tmp_path, text, layers):
     _, path = world(tmp_path, "toy_regression", "gru", network={"text": text})
     assert len(path.network.encoder.layers) == layers
     assert len(path.network.head) == layers
+
+
+@pytest.mark.parametrize(("text", "layers"), [("appendix", 1), ("main", 2)])
+@pytest.mark.parametrize("model", ["pf_gru", "pf_lstm_noelbo"])
+def test_the_prediction_is_the_head_of_the_mean_particle(tmp_path, text, layers, model):
+    """Also where a linear head is applied to the particles and the mean taken behind it."""
+    _, path = world(tmp_path, "toy_regression", model, network={"text": text})
+    network, spec = path.network.double().eval(), path.spec
+    assert len(network.head) == layers
+    draws = torch.Generator().manual_seed(0)
+    steps, sequences = 5, 3
+    x = torch.randn(steps, sequences, spec.inputs, generator=draws, dtype=torch.double)
+    sizes = (steps, sequences, spec.particles)
+    randomness = Randomness(
+        torch.randn(*sizes, spec.hidden, generator=draws, dtype=torch.double),
+        torch.rand(sizes, generator=draws, dtype=torch.double),
+    )
+    output = network(x, None, randomness)
+    assert (output.particles is None) == (model == "pf_lstm_noelbo")
+    core = network.core(network.encoder(x), None, randomness, False)
+    torch.testing.assert_close(
+        output.prediction, network.read_out(core.belief), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_population_of_token_encoders_is_each_members_own_table():
