@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ class DeviceSplit(NamedTuple):
         y: (N, T, C) float32 or (N,) int64.
         mask: (N, T) bool.
         host_length: lengths on the host, so that trimming a batch needs no synchronisation.
+        longest: the set's longest sequence, which a chunk of it may lack.
     """
 
     x: Tensor
@@ -31,11 +32,25 @@ class DeviceSplit(NamedTuple):
     y: Tensor
     mask: Tensor
     host_length: npt.NDArray[np.int64]
+    longest: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where steps are computed."""
+        return self.x.device
 
     @property
     def sequences(self) -> int:
         """Number of sequences."""
         return len(self.host_length)
+
+    def batches(
+        self, index: npt.NDArray[np.int64], size: int, start: int = 0
+    ) -> Iterator[tuple[DeviceSplit, Rows]]:
+        """Steps of (M, size) sequences from step ``start``; the last one may be smaller."""
+        rows = rows_on(index, self.device)
+        for first in range(start * size, index.shape[1], size):
+            yield self, rows.part(first, first + size)
 
 
 class Batch(NamedTuple):
@@ -69,6 +84,7 @@ def to_device(split: Split, device: torch.device) -> DeviceSplit:
         y=torch.as_tensor(split.y, device=device),
         mask=torch.as_tensor(split.mask, device=device),
         host_length=np.asarray(split.length, np.int64),
+        longest=int(np.max(split.length, initial=0)),
     )
 
 
@@ -169,10 +185,14 @@ def epoch_order(member: Member, epoch: int, count: int) -> npt.NDArray[np.int64]
     return bootstrap_sample(member.bootstrap_seed, count)[order]
 
 
+def epoch_orders(members: Sequence[Member], epoch: int, count: int) -> npt.NDArray[np.int64]:
+    """All members' orders in an epoch, (M, count)."""
+    return np.stack([epoch_order(member, epoch, count) for member in members])
+
+
 def epoch_batches(
     members: Sequence[Member], epoch: int, count: int, batch_size: int, device: torch.device
 ) -> list[Rows]:
     """Split the members' orders into steps of (M, N) rows; the last one may be smaller."""
-    orders = np.stack([epoch_order(member, epoch, count) for member in members])
-    rows = rows_on(orders, device)
+    rows = rows_on(epoch_orders(members, epoch, count), device)
     return [rows.part(i, i + batch_size) for i in range(0, count, batch_size)]

@@ -10,10 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pfrnn.training.batches import DeviceSplit, rows_on
+from pfrnn.training.batches import DeviceSplit
 from pfrnn.training.contract import ComputePath
 from pfrnn.training.members import Member
 from pfrnn.training.population import Population
+from pfrnn.training.streaming import StreamedSplit
 
 # Sequences an evaluation step. Part of how noise is dealt out, so a constant.
 EVALUATION_BATCH = 128
@@ -39,7 +40,7 @@ def evaluate(
     path: ComputePath,
     population: Population,
     members: Sequence[Member],
-    split: DeviceSplit,
+    split: DeviceSplit | StreamedSplit,
     axes: Sequence[str | int],
     best: bool = False,
 ) -> Evaluated:
@@ -56,10 +57,9 @@ def evaluate(
     prediction: Tensor | None = None
     sums: list[Tensor] = []
     every = np.broadcast_to(np.arange(split.sequences), (len(members), split.sequences))
-    rows = rows_on(every.copy(), split.x.device)
-    for number, start in enumerate(range(0, split.sequences, EVALUATION_BATCH)):
-        part = rows.part(start, start + EVALUATION_BATCH)
-        found = path.score_on(population, members, split, part, (*axes, number), best)
+    for number, (held, part) in enumerate(split.batches(every.copy(), EVALUATION_BATCH)):
+        start = number * EVALUATION_BATCH
+        found = path.score_on(population, members, held, part, (*axes, number), best)
         if prediction is None:
             _, _, *rest = found.prediction.shape
             prediction = found.prediction.new_empty(len(members), split.sequences, *rest)

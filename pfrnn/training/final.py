@@ -17,7 +17,6 @@ from pfrnn.files import read_json
 from pfrnn.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.records import TEST_COLUMNS
 from pfrnn.seeding import derive_seed
-from pfrnn.training.batches import to_device
 from pfrnn.training.evaluate import Evaluated, evaluate
 from pfrnn.training.job import Job, Trained, train, write_record
 from pfrnn.training.members import Member, ensemble_members, final_members
@@ -26,6 +25,7 @@ from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
 from pfrnn.training.selected import selected_member_metrics
 from pfrnn.training.state import stacked_best
+from pfrnn.training.streaming import place
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
 
@@ -101,7 +101,7 @@ def test_members(
     split = trained.prepared.splits["test"]
     population = best_population(trained)
     count = config.evaluation.passes if trained.path.stochastic else 1
-    device_split = to_device(split, trainer.device)
+    device_split = place(split, trainer.device)
     passes: list[Evaluated] = []
     for number in range(count):
         axes = ("test", number)

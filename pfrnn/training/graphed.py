@@ -183,7 +183,7 @@ class GraphedPath:
             self._hyper = hyper
 
     def _cut(self, split: DeviceSplit, rows: Rows) -> Cut:
-        longest = int(split.host_length.max())
+        longest = split.longest
         if longest > self.spec.bptt:
             # Where the gradient is cut in between, added steps would cut it for ended sequences.
             return cut_of(split, rows)

@@ -19,7 +19,6 @@ from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, lock_digest, machine, source_digest, versions
 from pfrnn.training import checkpoint
-from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
 from pfrnn.training.device import open_device, peak_memory
@@ -28,6 +27,7 @@ from pfrnn.training.places import Places
 from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
 from pfrnn.training.state import BlockState, stacked_best
+from pfrnn.training.streaming import place
 from pfrnn.training.trainer import BlockTrainer
 from pfrnn.training.writers import write_history, write_members
 from pfrnn.variants import Variant, variant
@@ -100,8 +100,8 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     problem = Problem(
         config=config,
         card=prepared.card,
-        train=to_device(prepared.splits["train"], device),
-        validation=to_device(prepared.splits["validation"], device),
+        train=place(prepared.splits["train"], device),
+        validation=place(prepared.splits["validation"], device),
         host_validation=prepared.splits["validation"],
         batch_size=job.batch_size,
         halving=job.halving,

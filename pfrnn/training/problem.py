@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pfrnn.config import Config
 from pfrnn.data.base import PreparedCard, Split
 from pfrnn.training.batches import DeviceSplit
+from pfrnn.training.streaming import StreamedSplit
 
 
 class Problem(NamedTuple):
@@ -15,8 +16,8 @@ class Problem(NamedTuple):
     Attributes:
         config: the data set's configuration.
         card: the data set's card.
-        train: training split on the device.
-        validation: validation split on the device.
+        train: training split, on the device or streamed to it.
+        validation: validation split, likewise.
         host_validation: the same on the host, for the metrics.
         batch_size: sequences a step.
         halving: whether successive halving drops members; never in a final.
@@ -24,8 +25,8 @@ class Problem(NamedTuple):
 
     config: Config
     card: PreparedCard
-    train: DeviceSplit
-    validation: DeviceSplit
+    train: DeviceSplit | StreamedSplit
+    validation: DeviceSplit | StreamedSplit
     host_validation: Split
     batch_size: int
     halving: bool = False

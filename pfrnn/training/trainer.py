@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from pfrnn.training import checkpoint, footprint, members
-from pfrnn.training.batches import epoch_batches
+from pfrnn.training.batches import epoch_orders
 from pfrnn.training.contract import ComputePath
 from pfrnn.training.evaluate import Evaluated, evaluate
 from pfrnn.training.graphed import GraphedPath
@@ -57,7 +57,7 @@ class BlockTrainer:
         self.members = list(block_members)
         self.folder = folder
         self.identity = identity
-        self.device = problem.train.x.device
+        self.device = problem.train.device
         self.state = self._restore() or self._begin()
         self._hyper: Hyper | None = None
         self._saved = self._published = self._clock = time.monotonic()
@@ -72,7 +72,7 @@ class BlockTrainer:
         each = footprint.member_bytes(
             path.spec,
             min(self.problem.batch_size, train.sequences),
-            int(train.host_length.max()),
+            train.longest,
             sum(value[0].numel() for value in state.groups[0].parameters.values()),
             path.name,
             isinstance(path, GraphedPath),
@@ -179,11 +179,9 @@ class BlockTrainer:
         if self._hyper is None:
             self._hyper = members.hyper(live, self.device)
         problem = self.problem
-        batches = epoch_batches(
-            live, group.epoch, problem.train.sequences, problem.batch_size, self.device
-        )
-        for rows in batches[group.step :]:
-            self.path.train_on(group, live, self._hyper, problem.train, rows)
+        orders = epoch_orders(live, group.epoch, problem.train.sequences)
+        for split, rows in problem.train.batches(orders, problem.batch_size, group.step):
+            self.path.train_on(group, live, self._hyper, split, rows)
             bar.step()
             self._pause(request)
         self._end_epoch(group, live)
