@@ -40,6 +40,11 @@ class DeviceSplit(NamedTuple):
         return self.x.device
 
     @property
+    def where(self) -> str:
+        """Where the arrays are, for run.json."""
+        return "on the device"
+
+    @property
     def sequences(self) -> int:
         """Number of sequences."""
         return len(self.host_length)

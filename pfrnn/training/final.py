@@ -25,7 +25,7 @@ from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
 from pfrnn.training.selected import selected_member_metrics
 from pfrnn.training.state import stacked_best
-from pfrnn.training.streaming import place
+from pfrnn.training.streaming import open_split
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
 
@@ -101,7 +101,7 @@ def test_members(
     split = trained.prepared.splits["test"]
     population = best_population(trained)
     count = config.evaluation.passes if trained.path.stochastic else 1
-    device_split = place(split, trainer.device)
+    device_split = open_split(split, trainer.device)
     passes: list[Evaluated] = []
     for number in range(count):
         axes = ("test", number)

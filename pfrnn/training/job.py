@@ -27,7 +27,7 @@ from pfrnn.training.places import Places
 from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
 from pfrnn.training.state import BlockState, stacked_best
-from pfrnn.training.streaming import place
+from pfrnn.training.streaming import StreamedSplit, open_split
 from pfrnn.training.trainer import BlockTrainer
 from pfrnn.training.writers import write_history, write_members
 from pfrnn.variants import Variant, variant
@@ -100,8 +100,8 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     problem = Problem(
         config=config,
         card=prepared.card,
-        train=place(prepared.splits["train"], device),
-        validation=place(prepared.splits["validation"], device),
+        train=open_split(prepared.splits["train"], device),
+        validation=open_split(prepared.splits["validation"], device),
         host_validation=prepared.splits["validation"],
         batch_size=job.batch_size,
         halving=job.halving,
@@ -119,6 +119,8 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
             "sizes": [job.hidden_size, job.particles, job.batch_size],
         }
     )
+    if isinstance(problem.train, StreamedSplit):
+        log.warning("%s: data %s", job.id, problem.train.where)
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
@@ -183,6 +185,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "kernel_path": trained.path.name,
         "kernel_reason": trained.path.reason,
         "graph": trained.path.graph,
+        "data": trained.trainer.problem.train.where,
         # The day, for readers: no digest and no number depends on it.
         "finished": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(trained.trainer.seconds(), 3),

@@ -27,7 +27,7 @@ from pfrnn.training.batches import DeviceSplit, Rows, rows_on, to_device
 VARIABLE = "PFRNN_STREAM"
 
 
-def place(split: Split, device: torch.device) -> DeviceSplit | StreamedSplit:
+def open_split(split: Split, device: torch.device) -> DeviceSplit | StreamedSplit:
     """Copy a split to the device, or keep it on the host where ``PFRNN_STREAM`` asks for it.
 
     Raises:
@@ -69,7 +69,16 @@ class StreamedSplit:
         self._steps = steps
         self._slots: list[_Slot] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="pfrnn-stream")
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    @property
+    def where(self) -> str:
+        """Where the arrays are, and why, for run.json."""
+        size = sum(array.nbytes for array in self._arrays) / 2**20
+        return (
+            f"streamed: {VARIABLE} asks for chunks of {self._steps} steps; "
+            f"{size:.3g} MiB of training data stay on the host"
+        )
 
     @property
     def sequences(self) -> int:
@@ -121,7 +130,7 @@ class StreamedSplit:
             lengths = np.zeros(rows, np.int64)
             chunk = DeviceSplit(made[0], made[1], made[2], made[3], lengths, self.longest)
             host = tuple(torch.empty_like(a, device="cpu", pin_memory=cuda) for a in made)
-            events = (torch.cuda.Event(), torch.cuda.Event()) if cuda else None
+            events = (torch.cuda.Event(), torch.cuda.Event()) if cuda else None  # type: ignore[no-untyped-call]
             if events is not None:
                 # The memory may have been another tensor's a moment ago.
                 events[1].record(torch.cuda.current_stream(self.device))

@@ -43,7 +43,13 @@ def patch(name, model):
 @pytest.mark.parametrize("steps", [1, 2, 50])
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("toy_regression", "lstm"), ("toy_classes", "pf_lstm"), ("maze10", "pf_gru")],
+    [
+        ("toy_regression", "bayes_lstm"),
+        ("toy_regression", "lstm"),
+        ("toy_classes", "pf_lstm"),
+        ("maze10", "pf_gru"),
+        ("toy_regression", "bayes_lstm"),
+    ],
 )
 def test_streamed_equals_resident(tmp_path, monkeypatch, name, model, steps):
     plan = toys.study(patch(name, model))
@@ -76,4 +82,4 @@ def test_resume_inside_a_chunk(tmp_path, monkeypatch):
 def test_refuses_a_wrong_setting(monkeypatch):
     monkeypatch.setenv(streaming.VARIABLE, "0")
     with pytest.raises(ConfigError, match="PFRNN_STREAM"):
-        streaming.place(None, torch.device("cpu"))
+        streaming.open_split(None, torch.device("cpu"))
