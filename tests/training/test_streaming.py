@@ -48,7 +48,6 @@ def patch(name, model):
         ("toy_regression", "lstm"),
         ("toy_classes", "pf_lstm"),
         ("maze10", "pf_gru"),
-        ("toy_regression", "bayes_lstm"),
     ],
 )
 def test_streamed_equals_resident(tmp_path, monkeypatch, name, model, steps):
