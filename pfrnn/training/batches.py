@@ -40,9 +40,21 @@ class DeviceSplit(NamedTuple):
         return self.x.device
 
     @property
-    def where(self) -> str:
-        """Where the arrays are, for run.json."""
-        return "on the device"
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The tensors."""
+        return self.x, self.length, self.y, self.mask
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Memory on the device that doesn't grow with the members."""
+        return sum(array.nbytes for array in self.arrays)
+
+    def member_bytes(self, size: int) -> int:
+        """Memory on the device for each member, at ``size`` sequences a step: none."""
+        return 0
+
+    def release(self) -> None:
+        """Nothing can be given up: the arrays stay."""
 
     @property
     def sequences(self) -> int:
@@ -93,6 +105,11 @@ def to_device(split: Split, device: torch.device) -> DeviceSplit:
     )
 
 
+def split_bytes(split: Split) -> int:
+    """Memory of a split's tensors on a device: lengths are int64 there."""
+    return split.x.nbytes + split.y.nbytes + split.mask.nbytes + 8 * len(split.length)
+
+
 class Rows(NamedTuple):
     """Numbers of sequences, on both sides: (M, N).
 
@@ -110,8 +127,15 @@ class Rows(NamedTuple):
 
 
 def rows_on(index: npt.NDArray[np.int64], device: torch.device) -> Rows:
-    """Copy sequence numbers to the device, all steps of an epoch at once."""
-    return Rows(index, torch.tensor(index, device=device))
+    """Copy sequence numbers to the device, all steps of an epoch at once.
+
+    Out of pinned memory, which torch keeps until the copy is done: a copy out of any other would
+    wait for all that was launched before.
+    """
+    if device.type != "cuda":
+        return Rows(index, torch.tensor(index, device=device))
+    pinned = torch.from_numpy(np.ascontiguousarray(index)).pin_memory()
+    return Rows(index, pinned.to(device, non_blocking=True))
 
 
 class Cut(NamedTuple):
@@ -167,7 +191,7 @@ def outline(split: DeviceSplit, rows: Rows, cut: Cut) -> Batch:
 
 def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
     """Gather sequences ``index`` (M, N) of a split."""
-    rows = index if isinstance(index, Rows) else rows_on(index, split.x.device)
+    rows = index if isinstance(index, Rows) else rows_on(index, split.device)
     return take(split, rows.device, cut_of(split, rows))
 
 

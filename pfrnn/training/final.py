@@ -25,7 +25,6 @@ from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
 from pfrnn.training.selected import selected_member_metrics
 from pfrnn.training.state import stacked_best
-from pfrnn.training.streaming import open_split
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
 
@@ -97,11 +96,11 @@ def test_members(
     tested beside them, in a column of its own; an ensemble has none.
     """
     config = plan.config.for_dataset(job.dataset)
-    trainer, card = trained.trainer, trained.prepared.card
+    card = trained.prepared.card
     split = trained.prepared.splits["test"]
     population = best_population(trained)
     count = config.evaluation.passes if trained.path.stochastic else 1
-    device_split = open_split(split, trainer.device)
+    device_split = trained.placement.open(split)
     passes: list[Evaluated] = []
     for number in range(count):
         axes = ("test", number)

@@ -59,8 +59,12 @@ def member_bytes(
     return int(_MARGIN * _FLOAT * (step + _PARAMETERS * parameters))
 
 
-def room(device: torch.device) -> int | None:
+def room(device: torch.device, held: int = 0) -> int | None:
     """Bytes that a population may take; None where nobody knows (a CPU).
+
+    Args:
+        device: where it trains.
+        held: bytes of data that lie there already, which a limit set by hand covers too.
 
     Raises:
         ConfigError: PFRNN_MEMORY_LIMIT is no positive number.
@@ -73,7 +77,7 @@ def room(device: torch.device) -> int | None:
             limit = 0.0
         if not limit > 0:
             raise ConfigError(f"{VARIABLE}: expected GiB, a number above 0, got {asked!r}")
-        return int(limit * 2**30)
+        return max(0, int(limit * 2**30) - held)
     if device.type != "cuda":
         return None
     free, _ = torch.cuda.mem_get_info(device)

@@ -23,11 +23,11 @@ from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
 from pfrnn.training.device import open_device, peak_memory
 from pfrnn.training.members import Member
+from pfrnn.training.placement import Placement, place, step_bytes
 from pfrnn.training.places import Places
 from pfrnn.training.problem import Problem
 from pfrnn.training.spec import network_spec
 from pfrnn.training.state import BlockState, stacked_best
-from pfrnn.training.streaming import StreamedSplit, open_split
 from pfrnn.training.trainer import BlockTrainer
 from pfrnn.training.writers import write_history, write_members
 from pfrnn.variants import Variant, variant
@@ -73,12 +73,14 @@ class Trained(NamedTuple):
         state: how every member ended.
         path: the compute path.
         prepared: the data.
+        placement: where the data lie on the device, and why.
     """
 
     trainer: BlockTrainer
     state: BlockState
     path: ComputePath
     prepared: Prepared
+    placement: Placement
 
 
 def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) -> Trained:
@@ -95,13 +97,16 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     spec = network_spec(
         config, prepared.card, model, job.hidden_size, job.particles, prepared.extra
     )
-    sequences = len(prepared.splits["train"].length)
-    path = choose_path(spec, model, config, sequences, device)
+    lengths = prepared.splits["train"].length
+    path = choose_path(spec, model, config, len(lengths), device)
+    size = min(job.batch_size, len(lengths))
+    member = step_bytes(path, size, int(max(lengths)), count_parameters(path))
+    placement = place(prepared.splits, len(job.members), job.batch_size, member, device)
     problem = Problem(
         config=config,
         card=prepared.card,
-        train=open_split(prepared.splits["train"], device),
-        validation=open_split(prepared.splits["validation"], device),
+        train=placement.open(prepared.splits["train"]),
+        validation=placement.open(prepared.splits["validation"]),
         host_validation=prepared.splits["validation"],
         batch_size=job.batch_size,
         halving=job.halving,
@@ -119,8 +124,9 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
             "sizes": [job.hidden_size, job.particles, job.batch_size],
         }
     )
-    if isinstance(problem.train, StreamedSplit):
-        log.warning("%s: data %s", job.id, problem.train.where)
+    # Streaming is slower, so a job's log should show it without any setting.
+    level = logging.INFO if placement.steps is None else logging.WARNING
+    log.log(level, "%s: data %s", job.id, placement.reason)
     trainer = BlockTrainer(problem, path, job.members, folder, identity)
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
@@ -133,7 +139,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     torch.save({"parameters": parameters, "buffers": buffers, "members": numbers}, buffer)
     with atomic_path(folder / "best.pt") as temporary:
         temporary.write_bytes(buffer.getvalue())
-    return Trained(trainer, state, path, prepared)
+    return Trained(trainer, state, path, prepared, placement)
 
 
 def best_member(members: Sequence[Member], state: BlockState) -> Member:
@@ -185,7 +191,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "kernel_path": trained.path.name,
         "kernel_reason": trained.path.reason,
         "graph": trained.path.graph,
-        "data": trained.trainer.problem.train.where,
+        "data": trained.placement.reason,
         # The day, for readers: no digest and no number depends on it.
         "finished": datetime.now(UTC).date().isoformat(),
         "wall_seconds": round(trained.trainer.seconds(), 3),

@@ -97,7 +97,9 @@ def write_belief(path: Path, split: Split, trained: Trained, population: Populat
     # Trajectories of a maze are independent draws: the first have the exact posterior's draws, too.
     count, first = len(split.length), card.task == "localization"
     rows = np.arange(min(count, BELIEFS)) if first else spread(count, BELIEFS)
-    batch = gather(to_device(split, population.device), rows[None, :])
+    # These alone: the whole split may be too large for the device.
+    few = to_device(Split._make(array[rows] for array in split), population.device)
+    batch = gather(few, np.arange(len(rows))[None, :])
     one = population.take([0])
     member = [trained.trainer.members[one.members[0]]]
     with torch.no_grad():

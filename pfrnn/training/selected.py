@@ -20,6 +20,7 @@ from pfrnn.training.job import Trained
 from pfrnn.training.members import Member, search_members
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
+from pfrnn.training.streaming import StreamedSplit
 
 
 def selected_member_metrics(
@@ -27,7 +28,7 @@ def selected_member_metrics(
     chosen: dict[str, Any],
     places: Places,
     trained: Trained,
-    split: DeviceSplit,
+    split: DeviceSplit | StreamedSplit,
     passes: int,
 ) -> dict[str, float]:
     """Test the chosen member's best state of the search, its metric averaged over the passes.
@@ -37,13 +38,13 @@ def selected_member_metrics(
         chosen: the selection's entry: block and member.
         places: where results lie.
         trained: the final, for its compute path and data; the member has the same network.
-        split: the test split on the device.
+        split: the test split.
         passes: as for the final's own repetitions, with the same names of the noise.
 
     Raises:
         RecordError: the block's states are missing.
     """
-    population, member = _member(plan, chosen, places, split.x.device)
+    population, member = _member(plan, chosen, places, split.device)
     card, test = trained.prepared.card, trained.prepared.splits["test"]
     found: list[dict[str, float]] = []
     for number in range(passes):

@@ -14,12 +14,12 @@ import torch
 from pfrnn.training import checkpoint, footprint, members
 from pfrnn.training.batches import epoch_orders
 from pfrnn.training.contract import ComputePath
-from pfrnn.training.evaluate import Evaluated, evaluate
-from pfrnn.training.graphed import GraphedPath
+from pfrnn.training.evaluate import EVALUATION_BATCH, Evaluated, evaluate
 from pfrnn.training.interrupt import StoppedError, StopRequest
 from pfrnn.training.judge import judge
 from pfrnn.training.members import Member
 from pfrnn.training.optimiser import Hyper
+from pfrnn.training.placement import step_bytes
 from pfrnn.training.population import Population, new_population
 from pfrnn.training.problem import Problem
 from pfrnn.training.progress import Progress
@@ -68,16 +68,8 @@ class BlockTrainer:
             groups=[new_population(self.path.build, self.members, self.device)],
             progress=[MemberProgress() for _ in self.members],
         )
-        train, path = self.problem.train, self.path
-        each = footprint.member_bytes(
-            path.spec,
-            min(self.problem.batch_size, train.sequences),
-            train.longest,
-            sum(value[0].numel() for value in state.groups[0].parameters.values()),
-            path.name,
-            isinstance(path, GraphedPath),
-        )
-        sizes = footprint.group_sizes(len(self.members), each, footprint.room(self.device))
+        each, available = self._footprint(state.groups[0])
+        sizes = footprint.group_sizes(len(self.members), each, available)
         if len(sizes) > 1:
             state.split(sizes)
             note = (
@@ -87,6 +79,20 @@ class BlockTrainer:
             state.notes.append(note)
             log.warning(note)
         return state
+
+    def _footprint(self, population: Population) -> tuple[int, int | None]:
+        """Bytes that each member needs, buffers of streamed data included, and that there are."""
+        problem, train = self.problem, self.problem.train
+        each = step_bytes(
+            self.path,
+            min(problem.batch_size, train.sequences),
+            train.longest,
+            sum(value[0].numel() for value in population.parameters.values()),
+        )
+        each += train.member_bytes(problem.batch_size)
+        each += problem.validation.member_bytes(EVALUATION_BATCH)
+        held = train.fixed_bytes + problem.validation.fixed_bytes
+        return each, footprint.room(self.device, held)
 
     @property
     def checkpoint_path(self) -> Path:
@@ -145,9 +151,15 @@ class BlockTrainer:
                     self._epoch(request, bar)
                 except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                     self._halve(error)
+        self._release_data()
         self._keep()
         self.save()
         return self.state
+
+    def _release_data(self) -> None:
+        """Give up buffers of streamed data, which are as large as the population was."""
+        self.problem.train.release()
+        self.problem.validation.release()
 
     def _keep(self) -> None:
         """Add the time since the last look at the clock to the state's."""
@@ -166,6 +178,7 @@ class BlockTrainer:
         self.state.split()
         self._hyper = None
         self.path.release()
+        self._release_data()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         note = f"out of memory with {count} members side by side; going on with half of them"

@@ -61,7 +61,7 @@ assert isinstance(fused, FusedPath), fused.reason
 # The plain loop's products are float32.
 fused.network.core.run = functools.partial(run_pf_fused, precision="ieee")
 train = problem.train
-train = type(train)(*(value.to(device) for value in train[:4]), train.host_length)
+train = type(train)(*(value.to(device) for value in train[:4]), *train[4:])
 
 class Given(PlainPath):
     # The plain loop on the very numbers that the kernels draw.
@@ -178,7 +178,7 @@ problem, plain = world(Path({folder!r}), "toy_regression", "pf_lstm",
                        filter={{"switches": {{"initial_state": "uniform"}}}})
 fused = particle_path(plain, device)
 train = problem.train
-train = type(train)(*(value.to(device) for value in train[:4]), train.host_length)
+train = type(train)(*(value.to(device) for value in train[:4]), *train[4:])
 members = final_members(Setting(0.01, 5.0, 1e-4), 3, 1, "toy")
 batch = gather(train, torch.arange(6).repeat(3, 1).numpy())
 def starts(members, *axes):

@@ -39,7 +39,7 @@ def opened(tmp_path, name, model, **patch):
     """A toy block on the GPU: four steps an epoch and a smaller last one."""
     problem, plain = world(tmp_path, name, model, **patch)
     moved = [
-        type(split)(*(value.to(CUDA) for value in split[:4]), split.host_length)
+        type(split)(*(value.to(CUDA) for value in split[:4]), *split[4:])
         for split in (problem.train, problem.validation)
     ]
     problem = problem._replace(train=moved[0], validation=moved[1], batch_size=7)

@@ -105,7 +105,7 @@ def steps_of(tmp_path, name, model, fidelity, device):
         settings = Hyper(*(value.to(device) for value in settings))
         random, other, index = mapped((random, other, index), lambda x: x.to(device))
         moved = [value.to(device) for value in split[:4]]
-        split = type(split)(*moved, split.host_length)
+        split = type(split)(*moved, *split[4:])
         path.network.to(device)
 
     def train() -> None:
