@@ -89,7 +89,7 @@ def test_every_step_reads_its_rows(monkeypatch, slow, steps):
 
 
 def test_a_wait_that_is_left_out_shows(monkeypatch):
-    """The delays are long enough to see a race: without the training's wait, steps read old rows."""
+    """The delays are long enough to see a race: steps read old rows without the training's wait."""
     copy = streaming._copy
 
     def slowly(targets, sources, rows):
@@ -146,7 +146,10 @@ def test_a_captured_reader_finds_each_chunk():
 
 def test_orders_go_to_the_device_without_a_wait():
     index = np.random.default_rng(5).integers(0, 100, (12, 5000))
-    rows_on(index, CUDA)
+    # Pinned memory is made once, which may wait, and used again.
+    torch.cuda._sleep(5 * LONG)
+    for _ in range(4):
+        rows_on(index, CUDA)
     torch.cuda.synchronize()
     torch.cuda._sleep(50 * LONG)
     event = torch.cuda.Event()

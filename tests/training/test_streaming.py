@@ -24,7 +24,7 @@ from pfrnn.training.streaming import StreamedSplit
 from pfrnn.training.trainer import BlockTrainer
 
 from . import toys
-from .test_graphed import Poisoned, paths
+from .test_graphed import DIVERGES, Poisoned, paths
 from .test_graphed import same as same_states
 from .test_population import SETTINGS, run, world
 
@@ -179,7 +179,7 @@ def test_captured_steps_read_the_chunk_where_it_lies(tmp_path, monkeypatch, name
     if bagged:
         members = ensemble_members(SETTINGS[0], 1, 3, 1, name)
     else:
-        members = search_members([*SETTINGS, Setting(0.0, 5.0, 0.0)], 1, name)
+        members = search_members([*SETTINGS, Setting(0.0, 5.0, 0.0), DIVERGES], 1, name)
     first = run(problem, plain, members, tmp_path / "plain")
     Poisoned.alive.clear()
     run(problem, resident, members, tmp_path / "resident")
