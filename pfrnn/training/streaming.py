@@ -105,6 +105,8 @@ class StreamedSplit:
         if not chunks:
             return
         self._settle()
+        # Its own list: a loop before this one, closed late, leaves it alone.
+        self._gathering = []
         buffers = self._reserve(chunks[0].size)
         try:
             for number in range(min(2, len(chunks))):
@@ -181,7 +183,6 @@ class StreamedSplit:
         So whoever is given the staging buffer's memory next writes behind the last copy into it.
         """
         wait(self._gathering)
-        self._gathering.clear()
         if self._side is not None:
             torch.cuda.current_stream(self.device).wait_stream(self._side)
 

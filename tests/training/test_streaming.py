@@ -250,7 +250,20 @@ def test_a_loop_that_ends_early_spoils_no_later_one(tmp_path):
             assert np.array_equal(chunk.host_length[rows.host], found[1].numpy())
             seen.append(expected.shape[1])
         assert seen == [7, 7, 7, 7, 5][:stop]
-        assert split._gathering == []
+        assert all(one.done() for one in split._gathering)
+
+
+def test_a_loop_that_is_closed_late_leaves_the_next_one_alone(tmp_path):
+    problem, _ = world(tmp_path, "toy_classes", "gru")
+    split = StreamedSplit(on_host(problem.train), CPU, 1)
+    index = np.arange(40)[None]
+    first = split.batches(index, 8)
+    next(first)
+    found = []
+    for chunk, rows in split.batches(index[:, ::-1], 8):
+        first.close()
+        found.append(chunk.y[rows.device].numpy())
+    assert np.array_equal(np.concatenate(found, 1)[0], problem.train.y.numpy()[::-1])
 
 
 def test_a_failure_while_gathering_is_raised_where_the_steps_are(tmp_path, monkeypatch):
