@@ -22,7 +22,8 @@ from pfrnn.variants import variant
 from .test_population import SETTINGS, run, world
 
 CPU = torch.device("cpu")
-# Histories of two epochs by the loop that made new tensors, before the step came to be in place.
+# Histories of two epochs by the loop that made new tensors (`Rebinding`), before the step came to
+# be in place; the filter's with a linear head again since the mean is taken behind it (rounding).
 RECORDED = Path(__file__).with_name("recorded.json")
 CASES = [
     ("toy_regression", "gru"),
