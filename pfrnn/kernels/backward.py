@@ -18,19 +18,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.backward_parts import resampling_gradient, store_gate, store_slab
+from pfrnn.kernels.backward_parts import (
+    input_columns,
+    load_columns,
+    product_columns,
+    resampling_gradient,
+    scatter_columns,
+    store_columns,
+    store_gate,
+    store_slab,
+)
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.philox import normal_tile
-from pfrnn.kernels.tiles import (
-    activate,
-    activate_slope,
-    load_input,
-    load_tile,
-    product,
-    scatter_rows,
-    store_tile,
-    total_pair,
-)
+from pfrnn.kernels.tiles import activate, activate_slope, total_pair
 
 
 # As in the forward kernel.
@@ -72,7 +72,7 @@ def backward_kernel(
     row = n * K + k
     live = (k < K) & (n < N)
     unit = tl.arange(0, HP)
-    mask = live[:, None] & (unit < H)[None, :]
+    mask = (unit < H)[:, None] & live[None, :]
     n2 = p * S + tl.arange(0, S)
     k2 = tl.arange(0, KP)
     row2 = n2[:, None] * K + k2[None, :]
@@ -86,8 +86,8 @@ def backward_kernel(
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     if not FIRST:
         at = here + t.to(tl.int64) * NK
-        raw = load_tile(raw_ + (at - m * NK) * H, row, unit, mask, H)
-        dn = load_tile(dnorm_ + carry, row, unit, mask, H)
+        raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        dn = load_columns(dnorm_ + carry, row, unit, mask, H)
         if NORM:
             given = m * H + t.to(tl.int64) * given_t
             stat = (m * T + t) * H
@@ -105,13 +105,13 @@ def backward_kernel(
                 tl.store(sums + H + unit, dgain, mask=unit < H)
             if not GIVEN:
                 size = 1.0 / tl.load(total_ + t.to(tl.int64) * total_t + m * total_m)
-                normed = (raw - mean[None, :]) * rstd[None, :]
-                dn -= dshift[None, :] * size + normed * (dgain * size)[None, :]
-            dn *= (gain * rstd)[None, :]
+                normed = (raw - mean[:, None]) * rstd[:, None]
+                dn -= dshift[:, None] * size + normed * (dgain * size)[:, None]
+            dn *= (gain * rstd)[:, None]
             if VALID:
                 flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
                 ok = tl.load(flag + n, mask=n < N, other=0) != 0
-                dn = tl.where(ok[:, None], dn, 0.0)
+                dn = tl.where(ok[None, :], dn, 0.0)
             dn = tl.where(mask, dn, 0.0)
         gates = gates_ + (m * SLOTS + slot) * (G * H) * PR
         dx = dx_ + (m * T + t) * N * E
@@ -122,38 +122,38 @@ def backward_kernel(
         if NOISE != 0:
             if NOISE == 1:
                 eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
-                ds = dn * load_tile(eps_base, row, unit, mask, H)
+                ds = dn * load_columns(eps_base, row, unit, mask, H)
             else:
-                eps = normal_tile(tl.load(seed_ + m), tl.load(step_), t, row, H, HP)
+                eps = tl.trans(normal_tile(tl.load(seed_ + m), tl.load(step_), t, row, H, HP))
                 ds = tl.where(mask, dn * eps, 0.0)
             if SOFTPLUS:
-                h = load_tile(h_base, row, unit, mask, H)
-                scale = product(h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC)
-                ds *= sigmoid(scale + load_input(x, n2, N, (c + 1) * H, unit, E, H, KP))
+                h = load_columns(h_base, row, unit, mask, H)
+                scale = product_columns(h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC)
+                ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
         if HP > BK:
             tl.debug_barrier()
-        through = product(dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC)
+        through = product_columns(dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC)
         if GRU:
-            h = load_tile(h_base, row, unit, mask, H)
-            reset = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
-            reset = sigmoid(reset + load_input(x, n2, N, H, unit, E, H, KP))
+            h = load_columns(h_base, row, unit, mask, H)
+            reset = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            reset = sigmoid(reset + input_columns(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
             store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            through += product(dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+            through += product_columns(dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
         if NOISE != 0:
-            through += product(
+            through += product_columns(
                 ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B, H, HP, BK, PREC
             )
-        dh = through + load_tile(dhid_ + carry, row, unit, mask, H)
+        dh = through + load_columns(dhid_ + carry, row, unit, mask, H)
         if LAST:
-            store_tile(dhid_ + carry, dh, row, unit, mask, H)
+            store_columns(dhid_ + carry, dh, row, unit, mask, H)
     else:
-        dh = load_tile(dhid_ + carry, row, unit, mask, H)
+        dh = load_columns(dhid_ + carry, row, unit, mask, H)
     if not LAST:
         before = t - 1
         at = here + before.to(tl.int64) * NK
@@ -189,55 +189,55 @@ def backward_kernel(
         # The particles: from the children of each to the particle itself.
         if MODE != 0:
             source = tl.load(anc_ + nxt + row, mask=live, other=0) + (local // KP) * KP
-            select = ((source[None, :] == local[:, None]) & live[None, :]).to(tl.float32)
+            select = ((source[:, None] == local[None, :]) & live[:, None]).to(tl.float32)
         dh *= keep
         if GH:
-            dh += load_tile(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
+            dh += load_columns(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
         if VALID:
             held = dh
         if MODE != 0:
-            dh = scatter_rows(select, dh)
+            dh = scatter_columns(dh, select)
         if VALID:
-            dh = tl.where(ok[:, None], dh, 0.0)
-        dh += dfit[:, None] * obs[None, :]
+            dh = tl.where(ok[None, :], dh, 0.0)
+        dh += dfit[None, :] * obs[:, None]
         # The gates, one after the other; each is recomputed where its gradient needs it.
-        h = load_tile(h_base, row, unit, mask, H)
+        h = load_columns(h_base, row, unit, mask, H)
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
         if not GRU:
-            bent = tanh(load_tile(cell_ + nxt * H, row, unit, mask, H))
-            gate = product(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
-            gate = sigmoid(gate + load_input(x, n2, N, 2 * H, unit, E, H, KP))
+            bent = tanh(load_columns(cell_ + nxt * H, row, unit, mask, H))
+            gate = product_columns(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
+            gate = sigmoid(gate + input_columns(x, n2, N, 2 * H, unit, E, H, KP))
             moved = gate * bent
-            dc = load_tile(dcell_ + carry, row, unit, mask, H) * keep
+            dc = load_columns(dcell_ + carry, row, unit, mask, H) * keep
             if VALID:
                 held_dc = dc
             if MODE != 0:
-                dc = scatter_rows(select, dc)
+                dc = scatter_columns(dc, select)
             if VALID:
-                dc = tl.where(ok[:, None], dc, 0.0)
+                dc = tl.where(ok[None, :], dc, 0.0)
             dc += dh * gate * (1.0 - bent * bent)
             grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            dh = product(grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC)
-            gate = product(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
-            gate = sigmoid(gate + load_input(x, n2, N, H, unit, E, H, KP))
+            dh = product_columns(grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC)
+            gate = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            gate = sigmoid(gate + input_columns(x, n2, N, H, unit, E, H, KP))
             parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
-            grad = load_tile(cell_ + at * H, parent, unit, mask, H)
+            grad = load_columns(cell_ + at * H, parent, unit, mask, H)
             grad = tl.where(mask, dc * grad * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            dh += product(grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+            dh += product_columns(grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
             through = dc * gate
             if VALID:
-                through = tl.where(ok[:, None], through, held_dc)
-            store_tile(dcell_ + carry, through, row, unit, mask, H)
+                through = tl.where(ok[None, :], through, held_dc)
+            store_columns(dcell_ + carry, through, row, unit, mask, H)
         # The candidate.
-        raw = load_tile(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
         if NORM:
             shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
             if GIVEN:
@@ -248,13 +248,13 @@ def backward_kernel(
                 stat = (m * T + before) * H
                 mean = tl.load(mean_ + stat + unit, mask=unit < H, other=0.0)
                 var = tl.load(var_ + stat + unit, mask=unit < H, other=1.0)
-            raw = (raw - mean[None, :]) * tl.rsqrt(var + norm_eps)[None, :]
-            bn = raw * gain[None, :] + shift[None, :]
+            raw = (raw - mean[:, None]) * tl.rsqrt(var + norm_eps)[:, None]
+            bn = raw * gain[:, None] + shift[:, None]
         else:
             bn = raw
         new = activate(bn, ACT)
-        gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-        gate = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP))
+        gate = product_columns(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = sigmoid(gate + input_columns(x, n2, N, 0, unit, E, H, KP))
         if GRU:
             moved = new + gate * (h - new)
             grad = tl.where(mask, dh * (h - new) * gate * (1.0 - gate), 0.0)
@@ -267,15 +267,15 @@ def backward_kernel(
             tl.debug_barrier()
         if GRU:
             dh *= gate
-        dh += product(grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
+        dh += product_columns(grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
         if VALID:
-            dh = tl.where(ok[:, None], dh, held)
-        store_tile(dhid_ + carry, dh, row, unit, mask, H)
+            dh = tl.where(ok[None, :], dh, held)
+        store_columns(dhid_ + carry, dh, row, unit, mask, H)
         dn = tl.where(mask, dn * activate_slope(bn, new, ACT), 0.0)
-        store_tile(dnorm_ + carry, dn, row, unit, mask, H)
+        store_columns(dnorm_ + carry, dn, row, unit, mask, H)
         if NORM:
             part = part_ + ((m * 2 + before % 2) * P + p) * 2 * HP
-            tl.store(part + unit, tl.sum(dn, 0))
-            tl.store(part + HP + unit, tl.sum(dn * raw, 0))
+            tl.store(part + unit, tl.sum(dn, 1))
+            tl.store(part + HP + unit, tl.sum(dn * raw, 1))
         dobs = dobs_ + (m * P + p) * HP
-        tl.store(dobs + unit, tl.load(dobs + unit) + tl.sum(dfit[:, None] * moved, 0))
+        tl.store(dobs + unit, tl.load(dobs + unit) + tl.sum(dfit[None, :] * moved, 1))

@@ -1,11 +1,77 @@
-"""Pieces of the backward kernel: storing gate gradients, the gradient of resampling."""
+"""Pieces of the backward kernel: tiles held as columns, gate gradients, resampling.
+
+Here a tile is [HP, R], a column a particle. Units are then the rows of a product, 64 of them as
+warp group instructions want, whose factors stay in shared memory: with particles as rows, 32 a
+sequence, older instructions would hold both factors in registers. Sums over a sequence's particles
+stay within a warp.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.tiles import collect, mixture
+from pfrnn.kernels.tiles import collect, matmul, mixture
+
+
+@triton.jit
+def load_columns(base, row, unit, mask, STRIDE: tl.constexpr):
+    """Load [HP, R] from rows of a matrix; 0 outside the mask."""
+    return tl.load(base + row[None, :] * STRIDE + unit[:, None], mask=mask, other=0.0)
+
+
+@triton.jit
+def store_columns(base, value, row, unit, mask, STRIDE: tl.constexpr):
+    """Store [HP, R] to rows of a matrix."""
+    tl.store(base + row[None, :] * STRIDE + unit[:, None], value, mask=mask)
+
+
+@triton.jit
+def input_columns(base, n2, N, column, unit, E: tl.constexpr, H: tl.constexpr, KP: tl.constexpr):
+    """Load a block of the projected input, [HP, S], and repeat it over the particles: [HP, R]."""
+    at = base + n2[None, :] * E + (column + unit)[:, None]
+    x = tl.load(at, mask=(unit < H)[:, None] & (n2 < N)[None, :], other=0.0)
+    HP: tl.constexpr = x.shape[0]
+    S: tl.constexpr = x.shape[1]
+    return tl.reshape(tl.broadcast_to(x[:, :, None], [HP, S, KP]), [HP, S * KP])
+
+
+@triton.jit
+def product_columns(
+    x, x_base, x_row, x_unit, row, live, w,
+    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Multiply a weight block by a tile: out[n, r] = sum_k w[n * H + k] x[k, r].
+
+    x is [HP, R]; otherwise as :func:`pfrnn.kernels.tiles.product`.
+    """
+    n = tl.arange(0, HP)
+    if HP <= BK:
+        k = tl.arange(0, HP)
+        if H == HP:
+            block = tl.load(w + n[:, None] * H + k[None, :])
+        else:
+            inside = (n < H)[:, None] & (k < H)[None, :]
+            block = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+        return matmul(block, x, PREC)
+    else:
+        out = tl.zeros([HP, row.shape[0]], tl.float32)
+        for k0 in range(0, HP, BK):
+            k = k0 + tl.arange(0, BK)
+            at = x_base + row[None, :] * x_row + k[:, None] * x_unit
+            part = tl.load(at, mask=(k < H)[:, None] & live[None, :], other=0.0).to(tl.float32)
+            inside = (n < H)[:, None] & (k < H)[None, :]
+            block = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+            out += matmul(block, part, PREC)
+        return out
+
+
+@triton.jit
+def scatter_columns(x, select):
+    """Multiply x by a matrix of zeros and ones, exact to 2^-22: x split into two tf32 terms."""
+    high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    out = tl.dot(high, select, input_precision="tf32")
+    return tl.dot(x - high, select, out, input_precision="tf32")
 
 
 @triton.jit
@@ -15,15 +81,15 @@ def store_gate(
 ):  # fmt: skip
     """Store a gate's gradient and its sum over each sequence's particles (the input's share)."""
     store_slab(gates + g * H * PR, grad, slab, PR, unit, H)
-    total = tl.sum(tl.reshape(grad, [S, KP, HP]), 1)
-    at = dx + n2[:, None] * (G * H + 1) + (g * H + unit)[None, :]
-    tl.store(at, total, mask=(n2 < N)[:, None] & (unit < H)[None, :])
+    total = tl.sum(tl.reshape(grad, [HP, S, KP]), 2)
+    at = dx + n2[None, :] * (G * H + 1) + (g * H + unit)[:, None]
+    tl.store(at, total, mask=(unit < H)[:, None] & (n2 < N)[None, :])
 
 
 @triton.jit
 def store_slab(base, tile, slab, PR, unit, H: tl.constexpr):
-    """Store [R, HP] unit by unit (padding rows too: they hold zeros)."""
-    tl.store(base + unit[None, :] * PR + slab[:, None], tile, mask=(unit < H)[None, :])
+    """Store [HP, R] unit by unit (padding columns too: they hold zeros)."""
+    tl.store(base + unit[:, None] * PR + slab[None, :], tile, mask=(unit < H)[:, None])
 
 
 @triton.jit
