@@ -210,6 +210,8 @@ def backward_kernel(
             gate = product_columns(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
             gate = sigmoid(gate + input_columns(x, n2, N, 2 * H, unit, E, H, KP))
             moved = gate * bent
+            dobs = tl.load(dobs_ + (m * P + p) * HP + unit) + tl.sum(dfit[None, :] * moved, 1)
+            tl.store(dobs_ + (m * P + p) * HP + unit, dobs)
             dc = load_columns(dcell_ + carry, row, unit, mask, H) * keep
             if VALID:
                 held_dc = dc
@@ -257,6 +259,8 @@ def backward_kernel(
         gate = sigmoid(gate + input_columns(x, n2, N, 0, unit, E, H, KP))
         if GRU:
             moved = new + gate * (h - new)
+            dobs = tl.load(dobs_ + (m * P + p) * HP + unit) + tl.sum(dfit[None, :] * moved, 1)
+            tl.store(dobs_ + (m * P + p) * HP + unit, dobs)
             grad = tl.where(mask, dh * (h - new) * gate * (1.0 - gate), 0.0)
             dn = dh * (1.0 - gate)
         else:
@@ -277,5 +281,3 @@ def backward_kernel(
             part = part_ + ((m * 2 + before % 2) * P + p) * 2 * HP
             tl.store(part + unit, tl.sum(dn, 1))
             tl.store(part + HP + unit, tl.sum(dn * raw, 1))
-        dobs = dobs_ + (m * P + p) * HP
-        tl.store(dobs + unit, tl.load(dobs + unit) + tl.sum(dfit[None, :] * moved, 1))
