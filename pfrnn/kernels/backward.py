@@ -84,6 +84,43 @@ def backward_kernel(
     here = m * (T + 1) * NK
     carry = m * NK * H
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
+    # Barriers hold loads back, and few warps hide them: what is small is read long before its use.
+    if not LAST:
+        before = t - 1
+        at1 = here + before.to(tl.int64) * NK
+        nxt1 = at1 + NK
+        x1 = x_ + before.to(tl.int64) * x_t + m * x_m
+        obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
+        dobs_at = dobs_ + (m * P + p) * HP + unit
+        dobs = tl.load(dobs_at)
+        anc = tl.load(anc_ + nxt1 + row2, mask=live2, other=0)
+        new_lw = tl.load(lw_ + nxt1 + row2, mask=live2, other=-1e30)
+        lw = tl.load(prior_ + (at1 - m * NK) + row2, mask=live2, other=-1e30)
+        # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
+        dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0)
+        if GL:
+            at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m + row2
+            dl_out = tl.load(at_gl, mask=live2, other=0.0)
+        if MODE != 0:
+            source = tl.load(anc_ + nxt1 + row, mask=live, other=0) + (local // KP) * KP
+        x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
+        if not GRU:
+            parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
+            x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
+            x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
+        if NORM:
+            shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
+            if GIVEN:
+                given1 = m * H + before.to(tl.int64) * given_t
+                mean1 = tl.load(gmean_ + given1 + unit, mask=unit < H, other=0.0)
+                var1 = tl.load(gvar_ + given1 + unit, mask=unit < H, other=1.0)
+            else:
+                stat1 = (m * T + before) * H
+                mean1 = tl.load(mean_ + stat1 + unit, mask=unit < H, other=0.0)
+                var1 = tl.load(var_ + stat1 + unit, mask=unit < H, other=1.0)
+    if NOISE == 2:
+        seed = tl.load(seed_ + m)
+        step = tl.load(step_)
     if not FIRST:
         at = here + t.to(tl.int64) * NK
         raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
@@ -124,16 +161,21 @@ def backward_kernel(
                 eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
                 ds = dn * load_columns(eps_base, row, unit, mask, H)
             else:
-                eps = tl.trans(normal_tile(tl.load(seed_ + m), tl.load(step_), t, row, H, HP))
+                eps = tl.trans(normal_tile(seed, step, t, row, H, HP))
                 ds = tl.where(mask, dn * eps, 0.0)
             if SOFTPLUS:
                 h = load_columns(h_base, row, unit, mask, H)
-                scale = product_columns(h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC)
+                scale = product_columns(
+                    h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC
+                )
                 ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
+        carried = load_columns(dhid_ + carry, row, unit, mask, H)
         if HP > BK:
             tl.debug_barrier()
-        through = product_columns(dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC)
+        through = product_columns(
+            dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
+        )
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
             reset = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
@@ -144,34 +186,27 @@ def backward_kernel(
             store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            through += product_columns(dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+            through += product_columns(
+                dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
+            )
         if NOISE != 0:
             through += product_columns(
                 ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B, H, HP, BK, PREC
             )
-        dh = through + load_columns(dhid_ + carry, row, unit, mask, H)
+        dh = through + carried
         if LAST:
             store_columns(dhid_ + carry, dh, row, unit, mask, H)
     else:
         dh = load_columns(dhid_ + carry, row, unit, mask, H)
     if not LAST:
-        before = t - 1
-        at = here + before.to(tl.int64) * NK
-        nxt = at + NK
+        at, nxt = at1, nxt1
         keep = 1.0 - cut.to(tl.float32)
-        x = x_ + before.to(tl.int64) * x_t + m * x_m
         h_base = hidden_ + at * H
-        obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
         dx = dx_ + (m * T + before) * N * E
         # The weights: gradient of the unnormalised ones, from those of the resampled ones.
-        anc = tl.load(anc_ + nxt + row2, mask=live2, other=0)
-        new_lw = tl.load(lw_ + nxt + row2, mask=live2, other=-1e30)
-        lw = tl.load(prior_ + (at - m * NK) + row2, mask=live2, other=-1e30)
-        # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
-        dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0) * keep
+        dl *= keep
         if GL:
-            at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m + row2
-            dl += tl.load(at_gl, mask=live2, other=0.0)
+            dl += dl_out
         held_dl = dl
         dl = resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K, KP, MODE)
         dl = tl.where(live2, dl, 0.0)
@@ -188,7 +223,6 @@ def backward_kernel(
         dfit = tl.reshape(dl, [R])
         # The particles: from the children of each to the particle itself.
         if MODE != 0:
-            source = tl.load(anc_ + nxt + row, mask=live, other=0) + (local // KP) * KP
             select = ((source[:, None] == local[None, :]) & live[:, None]).to(tl.float32)
         dh *= keep
         if GH:
@@ -208,10 +242,9 @@ def backward_kernel(
         if not GRU:
             bent = tanh(load_columns(cell_ + nxt * H, row, unit, mask, H))
             gate = product_columns(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
-            gate = sigmoid(gate + input_columns(x, n2, N, 2 * H, unit, E, H, KP))
+            gate = sigmoid(gate + x_2)
             moved = gate * bent
-            dobs = tl.load(dobs_ + (m * P + p) * HP + unit) + tl.sum(dfit[None, :] * moved, 1)
-            tl.store(dobs_ + (m * P + p) * HP + unit, dobs)
+            tl.store(dobs_at, dobs + tl.sum(dfit[None, :] * moved, 1))
             dc = load_columns(dcell_ + carry, row, unit, mask, H) * keep
             if VALID:
                 held_dc = dc
@@ -224,10 +257,11 @@ def backward_kernel(
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            dh = product_columns(grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC)
+            dh = product_columns(
+                grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
+            )
             gate = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
-            gate = sigmoid(gate + input_columns(x, n2, N, H, unit, E, H, KP))
-            parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
+            gate = sigmoid(gate + x_1)
             grad = load_columns(cell_ + at * H, parent, unit, mask, H)
             grad = tl.where(mask, dc * grad * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
@@ -241,26 +275,16 @@ def backward_kernel(
         # The candidate.
         raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
         if NORM:
-            shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
-            if GIVEN:
-                given = m * H + before.to(tl.int64) * given_t
-                mean = tl.load(gmean_ + given + unit, mask=unit < H, other=0.0)
-                var = tl.load(gvar_ + given + unit, mask=unit < H, other=1.0)
-            else:
-                stat = (m * T + before) * H
-                mean = tl.load(mean_ + stat + unit, mask=unit < H, other=0.0)
-                var = tl.load(var_ + stat + unit, mask=unit < H, other=1.0)
-            raw = (raw - mean[:, None]) * tl.rsqrt(var + norm_eps)[:, None]
+            raw = (raw - mean1[:, None]) * tl.rsqrt(var1 + norm_eps)[:, None]
             bn = raw * gain[:, None] + shift[:, None]
         else:
             bn = raw
         new = activate(bn, ACT)
         gate = product_columns(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-        gate = sigmoid(gate + input_columns(x, n2, N, 0, unit, E, H, KP))
+        gate = sigmoid(gate + x_0)
         if GRU:
             moved = new + gate * (h - new)
-            dobs = tl.load(dobs_ + (m * P + p) * HP + unit) + tl.sum(dfit[None, :] * moved, 1)
-            tl.store(dobs_ + (m * P + p) * HP + unit, dobs)
+            tl.store(dobs_at, dobs + tl.sum(dfit[None, :] * moved, 1))
             grad = tl.where(mask, dh * (h - new) * gate * (1.0 - gate), 0.0)
             dn = dh * (1.0 - gate)
         else:
