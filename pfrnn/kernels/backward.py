@@ -20,6 +20,7 @@ import triton.language as tl
 
 from pfrnn.kernels.backward_parts import (
     input_columns,
+    load_block,
     load_columns,
     product_columns,
     resampling_gradient,
@@ -155,6 +156,11 @@ def backward_kernel(
         x = x_ + t.to(tl.int64) * x_t + m * x_m
         h_base = hidden_ + at * H
         c: tl.constexpr = 2 if GRU else 3
+        block = load_block(wt + c * B, H, HP, BK)
+        if GRU:
+            ahead = load_block(w + B, H, HP, BK)
+        elif NOISE != 0:
+            ahead = load_block(wt + (c + 1) * B, H, HP, BK)
         store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, G)
         if NOISE != 0:
             if NOISE == 1:
@@ -166,7 +172,18 @@ def backward_kernel(
             if SOFTPLUS:
                 h = load_columns(h_base, row, unit, mask, H)
                 scale = product_columns(
-                    h, h_base, H, 1, row, live, w + (c + 1) * B, H, HP, BK, PREC
+                    load_block(w + (c + 1) * B, H, HP, BK),
+                    h,
+                    h_base,
+                    H,
+                    1,
+                    row,
+                    live,
+                    w + (c + 1) * B,
+                    H,
+                    HP,
+                    BK,
+                    PREC,
                 )
                 ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
@@ -174,11 +191,14 @@ def backward_kernel(
         if HP > BK:
             tl.debug_barrier()
         through = product_columns(
-            dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
+            block, dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
         )
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
-            reset = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            block = load_block(wt + B, H, HP, BK)
+            if NOISE != 0:
+                last = load_block(wt + (c + 1) * B, H, HP, BK)
+            reset = product_columns(ahead, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             reset = sigmoid(reset + input_columns(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
@@ -187,11 +207,24 @@ def backward_kernel(
             if HP > BK:
                 tl.debug_barrier()
             through += product_columns(
-                dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
+                block, dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
             )
         if NOISE != 0:
+            if not GRU:
+                last = ahead
             through += product_columns(
-                ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B, H, HP, BK, PREC
+                last,
+                ds,
+                gates + (c + 1) * H * PR,
+                1,
+                PR,
+                slab,
+                live,
+                wt + (c + 1) * B,
+                H,
+                HP,
+                BK,
+                PREC,
             )
         dh = through + carried
         if LAST:
@@ -229,6 +262,12 @@ def backward_kernel(
             dh += load_columns(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
         if VALID:
             held = dh
+        if GRU:
+            block = load_block(w, H, HP, BK)
+            ahead = load_block(wt, H, HP, BK)
+        else:
+            block = load_block(w + 2 * B, H, HP, BK)
+            ahead = load_block(wt + 2 * B, H, HP, BK)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -236,16 +275,19 @@ def backward_kernel(
         dh += dfit[None, :] * obs[:, None]
         # The gates, one after the other; each is recomputed where its gradient needs it.
         h = load_columns(h_base, row, unit, mask, H)
+        if not GRU:
+            bent = load_columns(cell_ + nxt * H, row, unit, mask, H)
+            dc = load_columns(dcell_ + carry, row, unit, mask, H)
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
         if not GRU:
-            bent = tanh(load_columns(cell_ + nxt * H, row, unit, mask, H))
-            gate = product_columns(h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
+            gate = product_columns(block, h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
             gate = sigmoid(gate + x_2)
+            bent = tanh(bent)
             moved = gate * bent
             tl.store(dobs_at, dobs + tl.sum(dfit[None, :] * moved, 1))
-            dc = load_columns(dcell_ + carry, row, unit, mask, H) * keep
+            dc *= keep
             if VALID:
                 held_dc = dc
             if MODE != 0:
@@ -257,30 +299,38 @@ def backward_kernel(
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
+            block = load_block(w + B, H, HP, BK)
+            other = load_block(wt + B, H, HP, BK)
+            held_c = load_columns(cell_ + at * H, parent, unit, mask, H)
             dh = product_columns(
-                grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
+                ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
             )
-            gate = product_columns(h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            gate = product_columns(block, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             gate = sigmoid(gate + x_1)
-            grad = load_columns(cell_ + at * H, parent, unit, mask, H)
-            grad = tl.where(mask, dc * grad * gate * (1.0 - gate), 0.0)
+            grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
             if HP > BK:
                 tl.debug_barrier()
-            dh += product_columns(grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC)
+            block = load_block(w, H, HP, BK)
+            ahead = load_block(wt, H, HP, BK)
+            raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+            dh += product_columns(
+                other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
+            )
             through = dc * gate
             if VALID:
                 through = tl.where(ok[None, :], through, held_dc)
             store_columns(dcell_ + carry, through, row, unit, mask, H)
         # The candidate.
-        raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        if GRU:
+            raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
         if NORM:
             raw = (raw - mean1[:, None]) * tl.rsqrt(var1 + norm_eps)[:, None]
             bn = raw * gain[:, None] + shift[:, None]
         else:
             bn = raw
         new = activate(bn, ACT)
-        gate = product_columns(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = product_columns(block, h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
         gate = sigmoid(gate + x_0)
         if GRU:
             moved = new + gate * (h - new)
@@ -295,7 +345,7 @@ def backward_kernel(
             tl.debug_barrier()
         if GRU:
             dh *= gate
-        dh += product_columns(grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
+        dh += product_columns(ahead, grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
         if VALID:
             dh = tl.where(ok[None, :], dh, held)
         store_columns(dhid_ + carry, dh, row, unit, mask, H)

@@ -37,8 +37,20 @@ def input_columns(base, n2, N, column, unit, E: tl.constexpr, H: tl.constexpr, K
 
 
 @triton.jit
+def load_block(w, H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr):
+    """Load a weight block ahead of its product; nothing where that reads it in pieces."""
+    if HP <= BK:
+        n = tl.arange(0, HP)
+        k = tl.arange(0, HP)
+        inside = (n < H)[:, None] & (k < H)[None, :]
+        return tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+    else:
+        return 0
+
+
+@triton.jit
 def product_columns(
-    x, x_base, x_row, x_unit, row, live, w,
+    block, x, x_base, x_row, x_unit, row, live, w,
     H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
     """Multiply a weight block by a tile: out[n, r] = sum_k w[n * H + k] x[k, r].
@@ -47,12 +59,6 @@ def product_columns(
     """
     n = tl.arange(0, HP)
     if HP <= BK:
-        k = tl.arange(0, HP)
-        if H == HP:
-            block = tl.load(w + n[:, None] * H + k[None, :])
-        else:
-            inside = (n < H)[:, None] & (k < H)[None, :]
-            block = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
         return matmul(block, x, PREC)
     else:
         out = tl.zeros([HP, row.shape[0]], tl.float32)
