@@ -172,19 +172,9 @@ def backward_kernel(
             if SOFTPLUS:
                 h = load_columns(h_base, row, unit, mask, H)
                 scale = product_columns(
-                    load_block(w + (c + 1) * B, H, HP, BK),
-                    h,
-                    h_base,
-                    H,
-                    1,
-                    row,
-                    live,
-                    w + (c + 1) * B,
-                    H,
-                    HP,
-                    BK,
-                    PREC,
-                )
+                    load_block(w + (c + 1) * B, H, HP, BK), h, h_base, H, 1, row, live,
+                    w + (c + 1) * B, H, HP, BK, PREC,
+                )  # fmt: skip
                 ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
@@ -213,19 +203,9 @@ def backward_kernel(
             if not GRU:
                 last = ahead
             through += product_columns(
-                last,
-                ds,
-                gates + (c + 1) * H * PR,
-                1,
-                PR,
-                slab,
-                live,
-                wt + (c + 1) * B,
-                H,
-                HP,
-                BK,
-                PREC,
-            )
+                last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B,
+                H, HP, BK, PREC,
+            )  # fmt: skip
         dh = through + carried
         if LAST:
             store_columns(dhid_ + carry, dh, row, unit, mask, H)
