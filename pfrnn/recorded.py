@@ -29,12 +29,14 @@ class Recorded(NamedTuple):
         finals: recorded finals of the plan -> digest of their data.
         blocks: recorded search blocks of the plan -> digest of their data.
         cards: prepared card of each recorded data set.
+        outside: recorded finals that the plan doesn't hold (any more).
     """
 
     folder: Path
     finals: Mapping[str, str]
     blocks: Mapping[str, str]
     cards: Mapping[str, Mapping[str, Any]]
+    outside: tuple[str, ...]
 
 
 class Progress(NamedTuple):
@@ -75,19 +77,21 @@ def read_recorded(folder: Path, plan: Plan) -> Recorded:
     """
     tier = tier_recorded(folder)
     if tier != plan.config.tier:
-        found = f"evidence of tier {tier}" if tier else "no data/study.json there"
+        got = f"evidence of tier {tier}" if tier else "no data/study.json there"
         raise RecordError(
-            f"{folder}: expected the evidence of a report of tier {plan.config.tier}, got {found}; "
+            f"{folder}: expected the evidence of a report of tier {plan.config.tier}, got {got}; "
             "name the folder that `pfrnn report --out` wrote, or leave the recorded results out"
         )
     finals, blocks = {cell.final_id for cell in plan.cells}, {block.id for block in plan.blocks}
     path = folder / "data" / "blocks.json"
     jobs = _read(path) if path.is_file() else {}
+    found = {row["final_id"]: row["data_digest"] for row in _rows(folder)}
     return Recorded(
         folder,
-        {row["final_id"]: row["data_digest"] for row in _rows(folder) if row["final_id"] in finals},
+        {name: digest for name, digest in found.items() if name in finals},
         {name: str(job["data_digest"]) for name, job in jobs.items() if name in blocks},
         _read(folder / "data" / "cards.json"),
+        tuple(name for name in found if name not in finals),
     )
 
 
@@ -176,15 +180,17 @@ def sizes_of(card: Mapping[str, Any]) -> Sizes:
 
 
 def other_data(plan: Plan, prepared: Path, recorded: Recorded) -> dict[str, tuple[str, str]]:
-    """Return sets prepared here with other data than the recorded results: both digests.
+    """Return a plan's sets prepared here with other data than recorded results: both digests.
 
     Results of the two must not share a table, so this is worth knowing before training.
     """
     found = {}
     for job, digest in [*recorded.finals.items(), *recorded.blocks.items()]:
         name = job.split("/")[1]
+        if name not in plan.protocols:
+            continue
         card = prepared / plan.prepared_id(name) / "card.json"
-        if name not in found and card.is_file():
+        if card.is_file() and name not in found:
             here = str(_read(card)["arrays_digest"])
             if here != digest:
                 found[name] = (digest, here)

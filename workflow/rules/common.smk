@@ -17,9 +17,10 @@ from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
-from pfrnn.files import digest_of, write_json
+from pfrnn.files import digest_of, sha256_file, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
+from pfrnn.recorded import check_data, read_recorded, remaining
 from pfrnn.runlock import begin_run
 from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
 from pfrnn.yamlfile import read_yaml
@@ -63,7 +64,8 @@ def start(wildcards):
 
 def overrides():
     """The part of `config` that changes parameters: all but the workflow's own keys."""
-    return {key: value for key, value in config.items() if key not in ("tier", "strict", "fetched")}
+    own = ("tier", "strict", "fetched", "recorded")
+    return {key: value for key, value in config.items() if key not in own}
 
 
 def overrides_name():
@@ -105,6 +107,38 @@ def strict():
     return asked("strict") or CONFIG.execution.on_missing == "error"
 
 
+def recorded_folder():
+    """The folder of --config recorded=DIR, a report whose evidence counts as done; else None."""
+    return Path(str(config["recorded"])) if config.get("recorded") else None
+
+
+def without_recorded(plan):
+    """The plan without what earlier slices of the study recorded.
+
+    Only the main process leaves it out: a job that Snakemake starts elsewhere may lack the folder,
+    and must see the same graph or more.
+    """
+    if RECORDED is None or not workflow.is_main_process:
+        return plan
+    recorded = read_recorded(RECORDED, plan)
+    rest = remaining(plan, recorded)
+    check_data(rest, Path("data/prepared"), recorded)
+    return rest
+
+
+def recorded_digest():
+    """Digest of the recorded evidence: when it changes, the report is made anew."""
+    if RECORDED is None or not workflow.is_main_process:
+        return None
+    files = [RECORDED / "results.csv", *sorted((RECORDED / "data").glob("*.*"))]
+    return digest_of([[path.name, sha256_file(path)] for path in files])
+
+
+def left(*files):
+    """Files as targets, unless all that could be run is recorded."""
+    return [] if RECORDED and not PLAN.cells and not MISSING else list(files)
+
+
 def chosen():
     """Which data sets are missing here, and which ones stand in for them.
 
@@ -114,13 +148,20 @@ def chosen():
     if not workflow.is_main_process:
         return Choice({}, () if strict() else CONFIG.study.substitutes)
     prepared = {name: Path("data/prepared", WHOLE_PLAN.prepared_id(name)) for name in SETS}
-    choice = choose(CONFIG.study, prepared, "data/raw", asked("fetched"))
+    # A set whose results are all recorded need not be had.
+    sets = {
+        key: tuple(name for name in getattr(CONFIG.study, key) if name in SETS)
+        for key in ("datasets", "substitutes")
+    }
+    study = CONFIG.study.model_copy(update=sets)
+    choice = choose(study, prepared, "data/raw", asked("fetched"))
     return choice._replace(stand_ins=()) if strict() else choice
 
 
 def available_plan():
     """The plan of the data sets that can be had."""
-    kept = {name: SETS[name] for name in CONFIG.study.datasets if name not in MISSING}
+    names = [name for name in CONFIG.study.datasets if name in SETS and name not in MISSING]
+    kept = {name: SETS[name] for name in names}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
     return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
 
@@ -128,6 +169,9 @@ def available_plan():
 def announce():
     """Say what runs and for how long, before anything does."""
     logger.info(describe(PLAN))
+    if RECORDED:
+        words = "left out is what is" if PLAN.cells else "nothing is left to run: all is"
+        logger.info(f"{words} recorded in {RECORDED}; `make report` merges the two")
     for name, reason in MISSING.items():
         logger.warning(f"data set {name} is left out: {reason}")
     if STAND_INS:
@@ -250,8 +294,9 @@ try:
     CONFIG = load_config(
         HOME / "params.yaml", config.get("tier"), overrides(), overrides_name()
     )
+    RECORDED = recorded_folder()
     # Substitutes included: what may run.
-    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    WHOLE_PLAN = without_recorded(make_plan(with_sets(CONFIG, CONFIG.study.substitutes)))
     SETS = WHOLE_PLAN.protocols
     MISSING, STAND_INS = chosen()
     CONFIG = with_sets(CONFIG, STAND_INS)
@@ -275,6 +320,7 @@ TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
     f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()
 )
+RECORDED_OPTIONS = f"--recorded {shlex.quote(str(RECORDED))}" if RECORDED else ""
 STAND_IN_OPTIONS = " ".join(f"--stand-in {name}" for name in STAND_INS)
 
 if workflow.is_main_process:
