@@ -206,15 +206,17 @@ def check_data(plan: Plan, prepared: Path, recorded: Recorded) -> None:
     for name, (digest, here) in other_data(plan, prepared, recorded).items():
         raise RecordError(
             f"{recorded.folder}: recorded results of data set {name} come from data "
-            f"{digest[:12]}, prepared here are {here[:12]}; {what_to_do(name)}"
+            f"{digest[:12]}, prepared here are {here[:12]}; "
+            f"{what_to_do(name, recorded.folder, plan.config.tier)}"
         )
 
 
-def what_to_do(name: str) -> str:
+def what_to_do(name: str, folder: Path, tier: str) -> str:
     """Say how to get a data set's results onto one version of its data."""
     return (
         f"put the raw files (or data/prepared/{name}-...) of the recorded version here and run "
-        f"{name} again, or give up its recorded results: pfrnn report --out reports --drop {name}"
+        f"{name} again, or give up its recorded results: "
+        f"pfrnn report --tier {tier} --out {folder} --drop {name}"
     )
 
 
