@@ -2,11 +2,12 @@
 
 ``data/blocks.json`` maps the id of each finished search block and final (the id holds the digest of
 its parameters) to ``data_digest``, ``commit``, ``device``, ``wall_seconds`` and
-``predicted_seconds``. `pfrnn grid` counts what stands there as done.
+``predicted_seconds`` (null: not known). `pfrnn grid` counts what stands there as done.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,20 @@ def recorded_finals(rows: Iterable[Mapping[str, str]]) -> Jobs:
                 "data_digest": row["data_digest"],
                 "commit": row["commit"],
                 "device": row["device"],
-                "wall_seconds": float(row["final_seconds"]),
+                "wall_seconds": _seconds(row["final_seconds"]),
                 "predicted_seconds": None,
             },
         )
     return found
+
+
+def _seconds(text: str) -> float | None:
+    """Read a duration; None where a results file has none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def predict(jobs: Jobs, plan: Plan, cards: Mapping[str, Mapping[str, Any]]) -> Jobs:

@@ -41,7 +41,7 @@ EXPLAINED = (
     "Wall time of every finished job, one after another: jobs that shared a device count each. "
     "Predicted when the job was published, for all epochs, at the rate that `pfrnn grid` names (as "
     "a rule one NVIDIA H200's, docs/performance.md); early stopping makes it less. Jobs without a "
-    "prediction are left out of both sides of the last column."
+    "prediction, or without a time, are left out of the last two columns."
 )
 
 
@@ -92,8 +92,8 @@ def _sum(dataset: str, device: str, jobs: Iterable[tuple[str, Mapping[str, Any]]
     for name, job in jobs:
         kind = names_of(name)[0]
         count[kind] += 1
-        spent[kind] += job["wall_seconds"]
-        if job["predicted_seconds"] is not None:
+        spent[kind] += job["wall_seconds"] or 0.0
+        if None not in (job["predicted_seconds"], job["wall_seconds"]):
             predicted += job["predicted_seconds"]
             of_predicted += job["wall_seconds"]
     return Sum(
