@@ -16,7 +16,7 @@ from pfrnn.config import load_config
 from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import with_sets
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json
+from pfrnn.files import digest_of, read_json, sha256_file
 from pfrnn.plan import Plan, make_plan
 from pfrnn.workload import Sizes, dataset_sizes, seconds, tasks
 
@@ -105,6 +105,24 @@ def remaining(plan: Plan, recorded: Recorded) -> Plan:
     kept = {cell.dataset for cell in cells}
     protocols = {name: own for name, own in plan.protocols.items() if name in kept}
     return plan._replace(cells=cells, protocols=protocols)
+
+
+def rest_of(plan: Plan, folder: Path, prepared: Path | str = "data/prepared") -> Plan:
+    """Return what a plan has left to run besides what an evidence folder records.
+
+    Raises:
+        RecordError: no evidence of this tier, or other data prepared here than it comes from.
+    """
+    recorded = read_recorded(folder, plan)
+    rest = remaining(plan, recorded)
+    check_data(rest, Path(prepared), recorded)
+    return rest
+
+
+def evidence_digest(folder: Path) -> str:
+    """Digest of the files of an evidence folder; one that isn't there has the digest of none."""
+    files = [folder / "results.csv", *sorted((folder / "data").glob("*.*"))]
+    return digest_of([[path.name, sha256_file(path)] for path in files if path.is_file()])
 
 
 def done_ids(plan: Plan, recorded: Recorded) -> frozenset[str]:

@@ -17,10 +17,10 @@ from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
-from pfrnn.files import digest_of, sha256_file, write_json
+from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
-from pfrnn.recorded import check_data, read_recorded, remaining
+from pfrnn.recorded import evidence_digest, rest_of
 from pfrnn.runlock import begin_run
 from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
 from pfrnn.yamlfile import read_yaml
@@ -118,20 +118,7 @@ def without_recorded(plan):
     Only the main process leaves it out: a job that Snakemake starts elsewhere may lack the folder,
     and must see the same graph or more.
     """
-    if RECORDED is None or not workflow.is_main_process:
-        return plan
-    recorded = read_recorded(RECORDED, plan)
-    rest = remaining(plan, recorded)
-    check_data(rest, Path("data/prepared"), recorded)
-    return rest
-
-
-def recorded_digest():
-    """Digest of the recorded evidence: when it changes, the report is made anew."""
-    if RECORDED is None or not workflow.is_main_process:
-        return None
-    files = [RECORDED / "results.csv", *sorted((RECORDED / "data").glob("*.*"))]
-    return digest_of([[path.name, sha256_file(path)] for path in files])
+    return rest_of(plan, RECORDED) if RECORDED and workflow.is_main_process else plan
 
 
 def left(*files):
