@@ -107,20 +107,6 @@ def strict():
     return asked("strict") or CONFIG.execution.on_missing == "error"
 
 
-def recorded_folder():
-    """The folder of --config recorded=DIR, a report whose evidence counts as done; else None."""
-    return Path(str(config["recorded"])) if config.get("recorded") else None
-
-
-def without_recorded(plan):
-    """The plan without what earlier slices of the study recorded.
-
-    Only the main process leaves it out: a job that Snakemake starts elsewhere may lack the folder,
-    and must see the same graph or more.
-    """
-    return rest_of(plan, RECORDED) if RECORDED and workflow.is_main_process else plan
-
-
 def left(*files):
     """Files as targets, unless all that could be run is recorded."""
     return [] if RECORDED and not PLAN.cells and not MISSING else list(files)
@@ -135,20 +121,14 @@ def chosen():
     if not workflow.is_main_process:
         return Choice({}, () if strict() else CONFIG.study.substitutes)
     prepared = {name: Path("data/prepared", WHOLE_PLAN.prepared_id(name)) for name in SETS}
-    # A set whose results are all recorded need not be had.
-    sets = {
-        key: tuple(name for name in getattr(CONFIG.study, key) if name in SETS)
-        for key in ("datasets", "substitutes")
-    }
-    study = CONFIG.study.model_copy(update=sets)
-    choice = choose(study, prepared, "data/raw", asked("fetched"))
+    choice = choose(CONFIG.study, prepared, "data/raw", asked("fetched"))
     return choice._replace(stand_ins=()) if strict() else choice
 
 
 def available_plan():
     """The plan of the data sets that can be had."""
-    names = [name for name in CONFIG.study.datasets if name in SETS and name not in MISSING]
-    kept = {name: SETS[name] for name in names}
+    had = SETS.keys() - MISSING.keys()
+    kept = {name: SETS[name] for name in CONFIG.study.datasets if name in had}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
     return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
 
@@ -281,9 +261,13 @@ try:
     CONFIG = load_config(
         HOME / "params.yaml", config.get("tier"), overrides(), overrides_name()
     )
-    RECORDED = recorded_folder()
+    # --config recorded=DIR: a report whose evidence counts as done.
+    RECORDED = Path(str(config["recorded"])) if config.get("recorded") else None
     # Substitutes included: what may run.
-    WHOLE_PLAN = without_recorded(make_plan(with_sets(CONFIG, CONFIG.study.substitutes)))
+    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    # A job that Snakemake starts elsewhere may lack DIR, and must see the same graph or more.
+    if RECORDED and workflow.is_main_process:
+        WHOLE_PLAN = rest_of(WHOLE_PLAN, RECORDED)
     SETS = WHOLE_PLAN.protocols
     MISSING, STAND_INS = chosen()
     CONFIG = with_sets(CONFIG, STAND_INS)
