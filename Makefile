@@ -66,10 +66,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# From the results of a tier that ran here, or else from the committed evidence.
+# From the results of a tier that ran here, merged with the committed evidence where that is of the
+# same tier, or else from the committed evidence alone.
 report: $(READY)
 	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports --readme README.md \
-		$(if $(wildcard results/$(TIER)/results.csv),,--results reports)
+		$(if $(wildcard results/$(TIER)/results.csv results/$(TIER)/final),,--results reports)
 
 check: $(READY)
 	$(BIN)/python -m pfrnn check --reports reports --readme README.md

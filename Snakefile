@@ -2,6 +2,7 @@
 
     snakemake --cores 2 --config tier=quick        the small tables, on a laptop
     snakemake --cores 16 --resources gpu=4         the tier that params.yaml names
+    snakemake --config tier=gpu recorded=reports   the rest of a study whose slices are recorded
     snakemake -n                                   what would run, and why
 
 Settings lie in profiles/default (found by itself); workflow/profiles/ has others. The rules are
@@ -41,6 +42,7 @@ onerror:
         "Some jobs failed: the reasons stand above and in their logs. Run again when they are"
         " cured; what is finished stays. A report of what there is now:"
         f" pfrnn aggregate {TIER_OPTIONS} && pfrnn report {TIER_OPTIONS}"
+        f" {RECORDED_OPTIONS}"
     )
 
 
@@ -51,8 +53,7 @@ rule all:
         records(),
         missing_data(),
         deleted_store(),
-        f"{RESULTS}/mlflow.json",
-        f"{RESULTS}/report/index.html",
+        left(f"{RESULTS}/mlflow.json", f"{RESULTS}/report/index.html"),
 
 
 rule data:
@@ -67,7 +68,7 @@ rule results:
         start,
         records(),
         missing_data(),
-        f"{RESULTS}/results.csv",
+        left(f"{RESULTS}/results.csv"),
 
 
 rule reports:
@@ -75,4 +76,4 @@ rule reports:
         start,
         records(),
         missing_data(),
-        f"{RESULTS}/report/index.html",
+        left(f"{RESULTS}/report/index.html"),

@@ -39,6 +39,7 @@ ALLOWED = {
     "plan": {"data"},
     "rates": set(),
     "workload": {"data", "plan", "rates"},
+    "recorded": {"data", "plan", "workload"},
     "progress": {"plan", "jobfolder"},
     "devices": set(),
     "jobfolder": set(),
@@ -55,7 +56,7 @@ ALLOWED = {
         "jobfolder",
     },
     "tracking": {"plan", "training", "reporting"},
-    "reporting": {"data", "maze", "evaluation", "plan"},
+    "reporting": {"data", "maze", "evaluation", "plan", "workload", "recorded"},
     "cli": None,  # the command line may call everything
 }
 # A third-party package and the only layers that may import it; absent: all may.

@@ -42,6 +42,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="SET",
         help="a substitute that ran because of the missing sets; may be given several times",
     )
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="DIR",
+        help="merge the results with the evidence in this folder: finals recorded there and absent "
+        "from the results are kept (default: --out, where that is not the results' own report)",
+    )
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="SET[/VARIANT]",
+        help="give up its recorded results, as after its data changed; may be given several times",
+    )
     parser.set_defaults(run=run)
 
 
@@ -54,16 +68,52 @@ def run(arguments: argparse.Namespace) -> int:
     study = study._replace(stand_ins=tuple(arguments.stand_in))
     results = arguments.results or Path("results") / study.tier
     out = arguments.out or results / "report"
-    if not arguments.missing and out.resolve() != (results / "report").resolve():
+    published = out.resolve() != (results / "report").resolve()
+    if not arguments.missing and published:
         # Published from a run: what that run could not have is still what is missing.
         study = study_of(arguments.params, arguments.tier, missing_then(results))
-    page = write_report(results, arguments.prepared, study, out)
+    page = write_report(results, arguments.prepared, study, out, slices_of(arguments, results, out))
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")
     return 0
+
+
+def slices_of(  # type: ignore[no-untyped-def]
+    arguments: argparse.Namespace, results: Path, out: Path
+):
+    """Return the plan, and the evidence that the results are merged with.
+
+    Raises:
+        ConfigError: a set to drop is unknown, or there is nothing to drop it from.
+        RecordError: --recorded names no evidence of this tier.
+    """
+    from pfrnn.data.registry import dataset
+    from pfrnn.recorded import read_recorded, whole_plan
+    from pfrnn.reporting.publish import Slices
+    from pfrnn.variants import variant
+
+    for name in arguments.drop:
+        given, _, model = name.partition("/")
+        dataset(given)
+        if model:
+            variant(model)
+    if (results / "data" / "study.json").is_file():
+        if arguments.drop or arguments.recorded:
+            raise ConfigError(
+                f"{results}: is the evidence of a report and rendered as it stands; to merge it or "
+                "to drop parts of it, name it by --out, and a run's folder by --results"
+            )
+        return None
+    plan = whole_plan(arguments.params, arguments.tier)
+    recorded = arguments.recorded
+    if recorded:
+        read_recorded(recorded, plan)
+    elif out.resolve() != (results / "report").resolve():
+        recorded = out
+    return Slices(plan, recorded, tuple(arguments.drop))
 
 
 def missing_sets(options: list[str]) -> dict[str, str]:

@@ -47,19 +47,20 @@ def choose(
 
     Args:
         study: listed sets and substitutes.
-        prepared: set -> folder of its prepared arrays, which make its raw files superfluous.
+        prepared: set -> folder of its prepared arrays, which make its raw files superfluous. A set
+            that isn't among them is not asked for: nothing of it is left to run.
         raw_dir: parent of the raw folders.
         fetched: ``pfrnn fetch`` has just been tried: what isn't on disk by now can't be had.
     """
     missing = {}
-    for name in study.datasets:
+    for name in filter(prepared.__contains__, study.datasets):
         reason = _why_not(name, prepared[name], raw_dir, fetched)
         if reason:
             missing[name] = reason
     stand_ins = tuple(
         name
         for name in substitutes_for(study, missing)
-        if not _why_not(name, prepared[name], raw_dir, fetched)
+        if name in prepared and not _why_not(name, prepared[name], raw_dir, fetched)
     )
     return Choice(missing, stand_ins)
 

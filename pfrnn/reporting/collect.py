@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pandas as pd
 from pfrnn.errors import RecordError
 from pfrnn.files import canonical_json, read_json, write_json, write_text
 from pfrnn.maze.maps import load_maze
+from pfrnn.plan import Plan
+from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
 from pfrnn.reporting.pictures import exact_belief, sequences
 from pfrnn.reporting.samples import belief_sample, series
@@ -23,7 +26,9 @@ RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
 
 
-def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
+def collect(
+    results: Path, prepared: Path, study: Study, out: Path, plan: Plan | None = None
+) -> None:
     """Write the evidence folder ``out`` from ``results`` (``results/<tier>``).
 
     Args:
@@ -31,6 +36,7 @@ def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
         prepared: ``data/prepared``, with a folder and a card for each prepared data set.
         study: what the tier set out to run.
         out: the report's folder.
+        plan: the tier's, for the predicted seconds of its jobs; without it there are none.
     """
     table = results / "results.csv"
     frame = read_results(table) if table.is_file() else empty_results()
@@ -49,6 +55,8 @@ def collect(results: Path, prepared: Path, study: Study, out: Path) -> None:
     write_text(data / "histories.csv", _histories(results, finals).to_csv(index=False))
     write_json(data / "series.json", {final: series(results / final) for final in finals})
     write_text(data / "beliefs.json", canonical_json(_beliefs(results, frame, folders)) + "\n")
+    jobs = finished_blocks(results) | recorded_finals(csv.DictReader(text.splitlines()))
+    write_json(data / "blocks.json", predict(jobs, plan, cards) if plan else jobs)
 
 
 def _prepared(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Path]:
@@ -127,12 +135,17 @@ def _beliefs(results: Path, frame: pd.DataFrame, folders: dict[str, Path]) -> di
 
 
 def _pictured(frame: pd.DataFrame) -> list[str]:
-    mazes = frame[frame["dataset"].str.startswith("maze")]
+    rows = frame[frame["dataset"].str.startswith("maze")]
+    return pictured(zip(rows["dataset"], rows["variant"], rows["final_id"], strict=True))
+
+
+def pictured(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return the final that is pictured of each maze, from (data set, variant, final's id)."""
+    finals: dict[str, dict[str, set[str]]] = {}
+    for dataset, variant, final in rows:
+        finals.setdefault(dataset, {}).setdefault(variant, set()).add(final)
     chosen = []
-    for _, rows in mazes.groupby("dataset", sort=True):
-        for name in PICTURED:
-            finals = sorted(rows[rows["variant"] == name]["final_id"].unique(), reverse=True)
-            if finals:  # "fixed" sorts after "best": the fixed size first
-                chosen.append(finals[0])
-                break
+    for _, ran in sorted(finals.items()):
+        # "fixed" sorts after "best": the fixed size first.
+        chosen += [max(ran[name]) for name in PICTURED if name in ran][:1]
     return chosen

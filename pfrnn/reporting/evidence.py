@@ -10,6 +10,7 @@
 ``data/series.json`` error, effective sample size and calibration of each final
 ``data/beliefs.json`` a few trajectories with all particles, and the exact posterior's answer
 ``data/sequences.json`` a few test sequences of each data set
+``data/blocks.json`` data, commit, device and seconds of each finished block and final
 ===================  ==========================================================================
 
 ``pfrnn.reporting.collect`` writes it from a tier's results; tables, figures and claims are
@@ -92,6 +93,7 @@ class Evidence(NamedTuple):
     series: dict[str, dict[str, Any]]
     beliefs: dict[str, dict[str, Any]]
     sequences: dict[str, dict[str, Any]]
+    blocks: dict[str, dict[str, Any]]
 
 
 def read_results(path: Path) -> pd.DataFrame:
@@ -148,6 +150,7 @@ def read_evidence(folder: Path) -> Evidence:
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
     study["stand_ins"] = tuple(study.get("stand_ins", ()))
+    blocks = data / "blocks.json"
     return Evidence(
         Study(**study),
         frame,
@@ -158,4 +161,6 @@ def read_evidence(folder: Path) -> Evidence:
         read_json(data / "series.json"),
         read_json(data / "beliefs.json"),
         read_json(data / "sequences.json"),
+        # Evidence that was written before jobs were recorded has none.
+        read_json(blocks) if blocks.is_file() else {},
     )

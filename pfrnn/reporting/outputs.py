@@ -19,6 +19,7 @@ from pfrnn.reporting.claims import (
     claims_markdown,
     strata_csv,
 )
+from pfrnn.reporting.cost import write_cost
 from pfrnn.reporting.counted_claims import CountedClaim, counted_markdown
 from pfrnn.reporting.fidelity_table import write_fidelity
 from pfrnn.reporting.figures.style import Drawing, save
@@ -30,7 +31,7 @@ DIGESTS = "digests.json"
 def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
     """Write the tidy table of all cells, and each table as CSV, Markdown and LaTeX.
 
-    The fidelity's table is there where a row of it has run.
+    The fidelity's table is there where a row of it has run, the cost's where jobs are recorded.
     """
     note = tier_note(lookup.evidence.study.tier)
     write_text(folder / "cells.csv", tables.tidy_csv(cells))
@@ -40,6 +41,7 @@ def write_tables(cells: list[Cell], lookup: Lookup, folder: Path) -> None:
         write_text(folder / f"table{table}.md", tables.markdown(cells, table, note))
         write_text(folder / f"table{table}.tex", tables.latex(cells, table, note))
     write_fidelity(lookup, folder)
+    write_cost(lookup, folder)
 
 
 def write_claims(

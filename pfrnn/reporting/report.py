@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pfrnn.reporting.cells import Lookup
@@ -30,19 +31,39 @@ from pfrnn.reporting.matrices import Records, paper_matrix
 from pfrnn.reporting.outputs import write_claims, write_figures, write_tables
 from pfrnn.reporting.page import figure_view, write_page
 from pfrnn.reporting.player import belief_player
+from pfrnn.reporting.publish import Slices, gather
 from pfrnn.reporting.sections import controls_part, missing_part, runs_part, units_part
 from pfrnn.reporting.summary_table import all_cells
 from pfrnn.reporting.views import Part
 
 
-def write_report(results: Path, prepared: Path, study: Study, out: Path) -> Path:
+def write_report(
+    results: Path,
+    prepared: Path,
+    study: Study,
+    out: Path,
+    slices: Slices | None = None,
+    say: Callable[[str], None] = print,
+) -> Path:
     """Gather the evidence of a tier and render it; return the page's path.
 
     A folder that is itself evidence (``data/study.json``) is rendered as it stands.
+
+    Args:
+        results: ``results/<tier>``, or an evidence folder.
+        prepared: ``data/prepared``.
+        study: what the tier set out to run.
+        out: the report's folder.
+        slices: the plan, and recorded evidence to go on from; None: the results alone.
+        say: is given what was kept, dropped or replaced, line by line.
     """
     if (results / "data" / "study.json").is_file():
         return render(results, out)
-    collect(results, prepared, study, out)
+    if slices is None:
+        collect(results, prepared, study, out)
+    else:
+        for line in gather(results, prepared, study, out, slices):
+            say(line)
     return render(out, out)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.cost import EXPLAINED, cost_tables
 from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import rebuild_command, significant_count
 from pfrnn.reporting.numbers import DASH, decimals_for, number, scored, seconds_text, significant
@@ -98,7 +99,7 @@ def missing_part(lookup: Lookup) -> Part:
 
 
 def runs_part(lookup: Lookup) -> Part:
-    """One line a final: setting, cost, device, commit, and the command that rebuilds it."""
+    """What all jobs cost; one line a final: setting, device, commit, command that rebuilds it."""
     evidence = lookup.evidence
     rows = []
     for final, group in evidence.results.groupby("final_id", sort=True):
@@ -135,7 +136,9 @@ def runs_part(lookup: Lookup) -> Part:
         "rebuild",
     )
     table = PlainTable("Every final run behind the tables.", header, tuple(rows))
-    return Part("runs", "Runs and budgets", (), (table,) if rows else ())
+    cost = cost_tables(lookup)
+    said = (EXPLAINED,) if cost else ()
+    return Part("runs", "Runs and budgets", said, (*cost, *((table,) if rows else ())))
 
 
 def units_part(lookup: Lookup) -> Part:

@@ -16,3 +16,4 @@ rule aggregate:
         f"{RESULTS}/logs/aggregate.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn aggregate {TIER_OPTIONS} {MISSING_OPTIONS}"
+        " {RECORDED_OPTIONS}"

@@ -20,6 +20,7 @@ from pfrnn.errors import PfrnnError
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
+from pfrnn.recorded import evidence_digest, rest_of
 from pfrnn.runlock import begin_run
 from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
 from pfrnn.yamlfile import read_yaml
@@ -63,7 +64,8 @@ def start(wildcards):
 
 def overrides():
     """The part of `config` that changes parameters: all but the workflow's own keys."""
-    return {key: value for key, value in config.items() if key not in ("tier", "strict", "fetched")}
+    own = ("tier", "strict", "fetched", "recorded")
+    return {key: value for key, value in config.items() if key not in own}
 
 
 def overrides_name():
@@ -105,6 +107,11 @@ def strict():
     return asked("strict") or CONFIG.execution.on_missing == "error"
 
 
+def left(*files):
+    """Files as targets, unless all that could be run is recorded."""
+    return [] if RECORDED and not PLAN.cells and not MISSING else list(files)
+
+
 def chosen():
     """Which data sets are missing here, and which ones stand in for them.
 
@@ -120,7 +127,8 @@ def chosen():
 
 def available_plan():
     """The plan of the data sets that can be had."""
-    kept = {name: SETS[name] for name in CONFIG.study.datasets if name not in MISSING}
+    had = SETS.keys() - MISSING.keys()
+    kept = {name: SETS[name] for name in CONFIG.study.datasets if name in had}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
     return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
 
@@ -128,6 +136,9 @@ def available_plan():
 def announce():
     """Say what runs and for how long, before anything does."""
     logger.info(describe(PLAN))
+    if RECORDED:
+        words = "left out is what is" if PLAN.cells else "nothing is left to run: all is"
+        logger.info(f"{words} recorded in {RECORDED}; `make report` merges the two")
     for name, reason in MISSING.items():
         logger.warning(f"data set {name} is left out: {reason}")
     if STAND_INS:
@@ -250,8 +261,13 @@ try:
     CONFIG = load_config(
         HOME / "params.yaml", config.get("tier"), overrides(), overrides_name()
     )
+    # --config recorded=DIR: a report whose evidence counts as done.
+    RECORDED = Path(str(config["recorded"])) if config.get("recorded") else None
     # Substitutes included: what may run.
     WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    # A job that Snakemake starts elsewhere may lack DIR, and must see the same graph or more.
+    if RECORDED and workflow.is_main_process:
+        WHOLE_PLAN = rest_of(WHOLE_PLAN, RECORDED)
     SETS = WHOLE_PLAN.protocols
     MISSING, STAND_INS = chosen()
     CONFIG = with_sets(CONFIG, STAND_INS)
@@ -275,6 +291,7 @@ TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
     f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()
 )
+RECORDED_OPTIONS = f"--recorded {shlex.quote(str(RECORDED))}" if RECORDED else ""
 STAND_IN_OPTIONS = " ".join(f"--stand-in {name}" for name in STAND_INS)
 
 if workflow.is_main_process:

@@ -27,8 +27,11 @@ rule report:
         settings=settings_digest(),
         missing=MISSING,
         stand_ins=STAND_INS,
+        # When the recorded evidence changes, the report is made anew.
+        recorded=evidence_digest(RECORDED) if RECORDED else None,
     log:
         f"{RESULTS}/logs/report.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn report --tier {TIER} {CONFIG_OPTIONS} --results {RESULTS}"
         " --out {RESULTS}/report {MISSING_OPTIONS} {STAND_IN_OPTIONS}"
+        " {RECORDED_OPTIONS}"
