@@ -90,6 +90,9 @@ def _figures(folder: Path, stored: dict[str, Any], new: dict[str, Any]) -> list[
                 differences.append(f"{where}.{kind}: missing")
             elif name in old and sha256_file(path) != old[name][kind]:
                 differences.append(f"{where}.{kind}: changed by hand, or its digest was")
+    for path in (folder / "figures").iterdir():
+        if path.suffix in (".pdf", ".png") and path.stem not in old:
+            differences.append(f"figures/{path.name}: nothing in the evidence gives this figure")
     return differences
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib
 
-from pfrnn.files import sha256_file, write_json, write_text
+from pfrnn.files import read_json, sha256_file, write_json, write_text
 from pfrnn.reporting import tables
 from pfrnn.reporting.cells import Cell, Lookup
 from pfrnn.reporting.claims import (
@@ -67,7 +67,11 @@ def renderer() -> dict[str, str]:
 
 
 def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
-    """Write each figure as PDF and PNG, and the digests of numbers and files."""
+    """Write each figure as PDF and PNG, and the digests of numbers and files.
+
+    Figures of an earlier report, which its digests name, are removed where this one has none.
+    """
+    earlier = read_json(folder / DIGESTS)["figures"] if (folder / DIGESTS).is_file() else {}
     drawn = [one for one in drawings if one.figure is not None]
     figures: dict[str, Any] = {}
     for drawing in drawn:
@@ -76,3 +80,6 @@ def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
             kind: sha256_file(folder / f"{drawing.name}.{kind}") for kind in ("pdf", "png")
         }
     write_json(folder / DIGESTS, {"renderer": renderer(), "figures": figures})
+    for name in earlier.keys() - figures.keys():
+        for kind in ("pdf", "png"):
+            (folder / f"{name}.{kind}").unlink(missing_ok=True)

@@ -92,3 +92,21 @@ def test_missing_and_superfluous_files(report: Path) -> None:
 def test_no_report_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--reports", str(tmp_path)]) == 1
     assert "results.csv: no such file" in capsys.readouterr().err
+
+
+def test_a_figure_that_nothing_gives_is_found(report: Path) -> None:
+    shutil.copy(report / "figures" / "learning-air.png", report / "figures" / "learning-pm.png")
+    assert check_report(report) == [
+        "figures/learning-pm.png: nothing in the evidence gives this figure"
+    ]
+
+
+def test_figures_of_an_earlier_report_are_removed(report: Path, tmp_path: Path) -> None:
+    plan = simulated.study("paper", ("pm",), ("lstm", "pf_lstm"))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 3))
+    mine = report / "figures" / "mine.png"
+    mine.write_bytes(b"")
+    write_report(results, prepared, plan, report)
+    assert (report / "figures" / "learning-pm.png").is_file()
+    assert not (report / "figures" / "learning-air.png").exists()
+    assert mine.is_file()
