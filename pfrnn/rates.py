@@ -59,27 +59,28 @@ class Rate(NamedTuple):
 
 
 # TF32 products. Per time step, from the totals of 100.
-PF_LSTM = Rate(floor=49e-6, base=11.3e-6, row=6.15e-9, hidden=64)
-PF_GRU = Rate(floor=40e-6, base=12.8e-6, row=4.89e-9, hidden=64)
-# The reference step in one graph. Only 36 members were measured (0.24 and 0.31 ms a model and
-# step): that the floor lies near a third of that is an assumption.
-LSTM = Rate(floor=30e-6, base=0.0, row=37.5e-9, hidden=80)
-GRU = Rate(floor=30e-6, base=0.0, row=48.4e-9, hidden=86)
+PF_LSTM = Rate(floor=43.5e-6, base=10.6e-6, row=5.43e-9, hidden=64)
+PF_GRU = Rate(floor=37.7e-6, base=14.6e-6, row=4.68e-9, hidden=64)
+# The reference step in one graph, 36 members (0.24 and 0.31 ms a model and step). Fewer take no
+# less: 12 models of batch 128 took 115 and 125 us a time step, on an H100, in the training loop.
+LSTM = Rate(floor=86e-6, base=0.0, row=37.5e-9, hidden=80)
+GRU = Rate(floor=111e-6, base=0.0, row=48.4e-9, hidden=86)
 
-# Share of a step that its forward pass takes: 0.25 of 1.06 ms in the kernels' profile.
+# Share of a step that its forward pass takes: 0.25 of 0.91 ms in the kernels' profile.
 FORWARD = 0.25
-# Filters that the kernels don't take (wider ones, other switches) run compiled, in one graph: 91
-# times the plain module with 36 models, where the fused kernels have 186 times. Small populations
-# lose more, for many small kernels are launched a time step: 1, 4, 12 and 36 models took 10.8,
-# 18.5, 37.7 and 91 ms a step of PF-LSTM in an early probe (torch 2.11), which the line fits within
-# a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring filters here.
+# Filters that the kernels don't take (wider ones, other switches) run compiled, in one graph. Small
+# populations lose most, for many small kernels are launched a time step: 1, 4, 12 and 36 models took
+# 10.8, 18.5, 37.7 and 91 ms a step of PF-LSTM in an early probe (torch 2.11), which the line fits
+# within a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring filters
+# here.
 WIDEST_FUSED = 128
-COMPILED = 186 / 91
+COMPILED = 2.2
 COMPILED_BASE = 90e-6
 # Drawing the weights, KL and its gradient. Not measured.
 BAYESIAN = 1.5
-# Interpreter, CUDA, kernels compiled or read from their cache, capture of the graph. Not measured.
-START_SECONDS = 30.0
+# Interpreter, CUDA, kernels read from their cache, graphs captured. On an H200 whole jobs of few
+# steps took 13 s beside 14 others; the first job of each variant on a machine compiles for 12 to 20 s more.
+START_SECONDS = 13.0
 
 
 def step_seconds(model: Variant, work: Work, kernels: bool = True) -> float:
