@@ -69,17 +69,18 @@ GRU = Rate(floor=111e-6, base=0.0, row=48.4e-9, hidden=86)
 # Share of a step that its forward pass takes: 0.25 of 0.91 ms in the kernels' profile.
 FORWARD = 0.25
 # Filters that the kernels don't take (wider ones, other switches) run compiled, in one graph. Small
-# populations lose most, for many small kernels are launched a time step: 1, 4, 12 and 36 models took
-# 10.8, 18.5, 37.7 and 91 ms a step of PF-LSTM in an early probe (torch 2.11), which the line fits
-# within a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring filters
-# here.
+# populations lose most, for many small kernels are launched a time step: 1, 4, 12 and 36 models
+# took 10.8, 18.5, 37.7 and 91 ms a step of PF-LSTM in an early probe (torch 2.11), which the line
+# fits within a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring
+# filters here.
 WIDEST_FUSED = 128
 COMPILED = 2.2
 COMPILED_BASE = 90e-6
 # Drawing the weights, KL and its gradient. Not measured.
 BAYESIAN = 1.5
 # Interpreter, CUDA, kernels read from their cache, graphs captured. On an H200 whole jobs of few
-# steps took 13 s beside 14 others; the first job of each variant on a machine compiles for 12 to 20 s more.
+# steps took 13 s beside 14 others; the first job of each variant on a machine compiles for 12 to
+# 20 s more.
 START_SECONDS = 13.0
 
 
