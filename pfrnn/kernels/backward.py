@@ -22,6 +22,9 @@ from pfrnn.kernels.backward_parts import (
     input_columns,
     load_block,
     load_columns,
+    load_statistics,
+    noise_columns,
+    norm_gradient,
     product_columns,
     resampling_gradient,
     scatter_columns,
@@ -30,8 +33,7 @@ from pfrnn.kernels.backward_parts import (
     store_slab,
 )
 from pfrnn.kernels.elementary import sigmoid, tanh
-from pfrnn.kernels.philox import normal_tile
-from pfrnn.kernels.tiles import activate, activate_slope, total_pair
+from pfrnn.kernels.tiles import activate, activate_slope
 
 
 # As in the forward kernel.
@@ -111,41 +113,26 @@ def backward_kernel(
             x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
         if NORM:
             shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
-            if GIVEN:
-                given1 = m * H + before.to(tl.int64) * given_t
-                mean1 = tl.load(gmean_ + given1 + unit, mask=unit < H, other=0.0)
-                var1 = tl.load(gvar_ + given1 + unit, mask=unit < H, other=1.0)
-            else:
-                stat1 = (m * T + before) * H
-                mean1 = tl.load(mean_ + stat1 + unit, mask=unit < H, other=0.0)
-                var1 = tl.load(var_ + stat1 + unit, mask=unit < H, other=1.0)
-    if NOISE == 2:
-        seed = tl.load(seed_ + m)
-        step = tl.load(step_)
+            given1 = m * H + before.to(tl.int64) * given_t
+            mean1, var1 = load_statistics(
+                gmean_ + given1, gvar_ + given1, mean_, var_, (m * T + before) * H, unit, H, GIVEN
+            )
+    seed = tl.load(seed_ + m) if NOISE == 2 else 0
+    step = tl.load(step_) if NOISE == 2 else 0
     if not FIRST:
         at = here + t.to(tl.int64) * NK
         raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
         dn = load_columns(dnorm_ + carry, row, unit, mask, H)
         if NORM:
             given = m * H + t.to(tl.int64) * given_t
-            stat = (m * T + t) * H
-            if GIVEN:
-                mean = tl.load(gmean_ + given + unit, mask=unit < H, other=0.0)
-                var = tl.load(gvar_ + given + unit, mask=unit < H, other=1.0)
-            else:
-                mean = tl.load(mean_ + stat + unit, mask=unit < H, other=0.0)
-                var = tl.load(var_ + stat + unit, mask=unit < H, other=1.0)
-            rstd = tl.rsqrt(var + norm_eps)
-            dshift, dgain = total_pair(part_ + (m * 2 + t % 2) * P * 2 * HP, P, HP, PB)
-            if p == 0:
-                sums = sums_ + (m * T + t) * 2 * H
-                tl.store(sums + unit, dshift, mask=unit < H)
-                tl.store(sums + H + unit, dgain, mask=unit < H)
-            if not GIVEN:
-                size = 1.0 / tl.load(total_ + t.to(tl.int64) * total_t + m * total_m)
-                normed = (raw - mean[:, None]) * rstd[:, None]
-                dn -= dshift[:, None] * size + normed * (dgain * size)[:, None]
-            dn *= (gain * rstd)[:, None]
+            mean, var = load_statistics(
+                gmean_ + given, gvar_ + given, mean_, var_, (m * T + t) * H, unit, H, GIVEN
+            )
+            dn = norm_gradient(
+                dn, raw, mean, tl.rsqrt(var + norm_eps), gain,
+                part_ + (m * 2 + t % 2) * P * 2 * HP, sums_ + (m * T + t) * 2 * H,
+                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit, H, HP, PB, GIVEN,
+            )  # fmt: skip
             if VALID:
                 flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
                 ok = tl.load(flag + n, mask=n < N, other=0) != 0
@@ -160,26 +147,19 @@ def backward_kernel(
         if GRU:
             ahead = load_block(w + B, H, HP, BK)
         elif NOISE != 0:
-            ahead = load_block(wt + (c + 1) * B, H, HP, BK)
-        store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, G)
+            last = load_block(wt + (c + 1) * B, H, HP, BK)
+        store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, BK, G)
         if NOISE != 0:
-            if NOISE == 1:
-                eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
-                ds = dn * load_columns(eps_base, row, unit, mask, H)
-            else:
-                eps = tl.trans(normal_tile(seed, step, t, row, H, HP))
-                ds = tl.where(mask, dn * eps, 0.0)
+            eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
+            ds = dn * noise_columns(eps_base, seed, step, t, row, unit, mask, NOISE, H, HP)
             if SOFTPLUS:
                 h = load_columns(h_base, row, unit, mask, H)
-                scale = product_columns(
-                    load_block(w + (c + 1) * B, H, HP, BK), h, h_base, H, 1, row, live,
-                    w + (c + 1) * B, H, HP, BK, PREC,
-                )  # fmt: skip
+                own = w + (c + 1) * B
+                scale = load_block(own, H, HP, BK)
+                scale = product_columns(scale, h, h_base, H, 1, row, live, own, H, HP, BK, PREC)
                 ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
-            store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, G)
+            store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
-        if HP > BK:
-            tl.debug_barrier()
         through = product_columns(
             block, dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
         )
@@ -193,15 +173,11 @@ def backward_kernel(
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
-            store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
-            if HP > BK:
-                tl.debug_barrier()
+            store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
             through += product_columns(
                 block, dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
             )
         if NOISE != 0:
-            if not GRU:
-                last = ahead
             through += product_columns(
                 last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B,
                 H, HP, BK, PREC,
@@ -212,25 +188,19 @@ def backward_kernel(
     else:
         dh = load_columns(dhid_ + carry, row, unit, mask, H)
     if not LAST:
-        at, nxt = at1, nxt1
         keep = 1.0 - cut.to(tl.float32)
-        h_base = hidden_ + at * H
+        h_base = hidden_ + at1 * H
         dx = dx_ + (m * T + before) * N * E
         # The weights: gradient of the unnormalised ones, from those of the resampled ones.
         dl *= keep
         if GL:
             dl += dl_out
-        held_dl = dl
-        dl = resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K, KP, MODE)
-        dl = tl.where(live2, dl, 0.0)
+        flag = valid_ + before.to(tl.int64) * valid_t + m * valid_m
         if VALID:
-            flag = valid_ + before.to(tl.int64) * valid_t + m * valid_m
             ok = tl.load(flag + n, mask=n < N, other=0) != 0
-            ok2 = tl.load(flag + n2, mask=n2 < N, other=0) != 0
-            dl = tl.where(ok2[:, None], dl, 0.0)
-            held_dl = tl.where(ok2[:, None], dl, held_dl)
-        else:
-            held_dl = dl
+        dl, held_dl = resampling_gradient(
+            dl, new_lw, lw, anc, inside, live2, flag + n2, n2 < N, alpha, K, KP, MODE, VALID
+        )
         tl.store(dx + n2 * E + (E - 1), tl.sum(dl, 1), mask=n2 < N)
         tl.store(dlw_ + (m * 2 + before % 2) * NK + row2, held_dl, mask=live2)
         dfit = tl.reshape(dl, [R])
@@ -242,12 +212,9 @@ def backward_kernel(
             dh += load_columns(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
         if VALID:
             held = dh
-        if GRU:
-            block = load_block(w, H, HP, BK)
-            ahead = load_block(wt, H, HP, BK)
-        else:
-            block = load_block(w + 2 * B, H, HP, BK)
-            ahead = load_block(wt + 2 * B, H, HP, BK)
+        g: tl.constexpr = 0 if GRU else 2
+        block = load_block(w + g * B, H, HP, BK)
+        ahead = load_block(wt + g * B, H, HP, BK)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -256,7 +223,7 @@ def backward_kernel(
         # The gates, one after the other; each is recomputed where its gradient needs it.
         h = load_columns(h_base, row, unit, mask, H)
         if not GRU:
-            bent = load_columns(cell_ + nxt * H, row, unit, mask, H)
+            bent = load_columns(cell_ + nxt1 * H, row, unit, mask, H)
             dc = load_columns(dcell_ + carry, row, unit, mask, H)
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)
@@ -276,24 +243,20 @@ def backward_kernel(
                 dc = tl.where(ok[None, :], dc, 0.0)
             dc += dh * gate * (1.0 - bent * bent)
             grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
-            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, G)
-            if HP > BK:
-                tl.debug_barrier()
+            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
             block = load_block(w + B, H, HP, BK)
             other = load_block(wt + B, H, HP, BK)
-            held_c = load_columns(cell_ + at * H, parent, unit, mask, H)
+            held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
                 ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
             )
             gate = product_columns(block, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
-            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, G)
-            if HP > BK:
-                tl.debug_barrier()
+            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
             block = load_block(w, H, HP, BK)
             ahead = load_block(wt, H, HP, BK)
-            raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+            raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
                 other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
             )
@@ -303,7 +266,7 @@ def backward_kernel(
             store_columns(dcell_ + carry, through, row, unit, mask, H)
         # The candidate.
         if GRU:
-            raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+            raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
         if NORM:
             raw = (raw - mean1[:, None]) * tl.rsqrt(var1 + norm_eps)[:, None]
             bn = raw * gain[:, None] + shift[:, None]
@@ -320,9 +283,7 @@ def backward_kernel(
         else:
             grad = tl.where(mask, dc * new * gate * (1.0 - gate), 0.0)
             dn = dc * gate
-        store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, G)
-        if HP > BK:
-            tl.debug_barrier()
+        store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, BK, G)
         if GRU:
             dh *= gate
         dh += product_columns(ahead, grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)

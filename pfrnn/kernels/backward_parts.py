@@ -11,7 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.tiles import collect, matmul, mixture
+from pfrnn.kernels.philox import normal_tile
+from pfrnn.kernels.tiles import collect, matmul, mixture, total_pair
 
 
 @triton.jit
@@ -34,6 +35,17 @@ def input_columns(base, n2, N, column, unit, E: tl.constexpr, H: tl.constexpr, K
     HP: tl.constexpr = x.shape[0]
     S: tl.constexpr = x.shape[1]
     return tl.reshape(tl.broadcast_to(x[:, :, None], [HP, S, KP]), [HP, S * KP])
+
+
+@triton.jit
+def noise_columns(
+    base, seed, step, t, row, unit, mask, NOISE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr
+):
+    """Noise of a step, [HP, R]: given, or drawn; 0 outside the mask."""
+    if NOISE == 1:
+        return load_columns(base, row, unit, mask, H)
+    else:
+        return tl.where(mask, tl.trans(normal_tile(seed, step, t, row, H, HP)), 0.0)
 
 
 @triton.jit
@@ -67,8 +79,9 @@ def product_columns(
             at = x_base + row[None, :] * x_row + k[:, None] * x_unit
             part = tl.load(at, mask=(k < H)[:, None] & live[None, :], other=0.0).to(tl.float32)
             inside = (n < H)[:, None] & (k < H)[None, :]
-            block = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
-            out += matmul(block, part, PREC)
+            # Not called block: a name keeps its type within a loop.
+            piece = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+            out += matmul(piece, part, PREC)
         return out
 
 
@@ -83,13 +96,19 @@ def scatter_columns(x, select):
 @triton.jit
 def store_gate(
     gates, dx, grad, slab, PR, unit, n2, N, g,
-    S: tl.constexpr, KP: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, G: tl.constexpr,
+    S: tl.constexpr, KP: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr,
+    G: tl.constexpr,
 ):  # fmt: skip
-    """Store a gate's gradient and its sum over each sequence's particles (the input's share)."""
+    """Store a gate's gradient and its sum over each sequence's particles (the input's share).
+
+    A product may follow that reads it in pieces.
+    """
     store_slab(gates + g * H * PR, grad, slab, PR, unit, H)
     total = tl.sum(tl.reshape(grad, [HP, S, KP]), 2)
     at = dx + n2[None, :] * (G * H + 1) + (g * H + unit)[:, None]
     tl.store(at, total, mask=(unit < H)[:, None] & (n2 < N)[None, :])
+    if HP > BK:
+        tl.debug_barrier()
 
 
 @triton.jit
@@ -99,17 +118,62 @@ def store_slab(base, tile, slab, PR, unit, H: tl.constexpr):
 
 
 @triton.jit
-def resampling_gradient(dl, new_lw, lw, anc, inside, alpha, K: tl.constexpr, KP: tl.constexpr,
-                        MODE: tl.constexpr):  # fmt: skip
-    """Gradient of the unnormalised log-weights, given that of the resampled ones; all [S, KP]."""
+def load_statistics(
+    given_mean, given_var, mean, var, at, unit, H: tl.constexpr, GIVEN: tl.constexpr
+):
+    """Load a step's batch-norm statistics, [HP] each: given ones, or those measured."""
+    if GIVEN:
+        return (
+            tl.load(given_mean + unit, mask=unit < H, other=0.0),
+            tl.load(given_var + unit, mask=unit < H, other=1.0),
+        )
+    else:
+        return (
+            tl.load(mean + at + unit, mask=unit < H, other=0.0),
+            tl.load(var + at + unit, mask=unit < H, other=1.0),
+        )
+
+
+@triton.jit
+def norm_gradient(
+    dn, raw, mean, rstd, gain, part, sums, total, p, P, unit,
+    H: tl.constexpr, HP: tl.constexpr, PB: tl.constexpr, GIVEN: tl.constexpr,
+):  # fmt: skip
+    """Gradient of the candidate, given that of its batch norm's output; the sums are stored."""
+    dshift, dgain = total_pair(part, P, HP, PB)
+    if p == 0:
+        tl.store(sums + unit, dshift, mask=unit < H)
+        tl.store(sums + H + unit, dgain, mask=unit < H)
+    if not GIVEN:
+        size = 1.0 / tl.load(total)
+        normed = (raw - mean[:, None]) * rstd[:, None]
+        dn -= dshift[:, None] * size + normed * (dgain * size)[:, None]
+    return dn * (gain * rstd)[:, None]
+
+
+@triton.jit
+def resampling_gradient(
+    dl, new_lw, lw, anc, inside, live, flag, within, alpha,
+    K: tl.constexpr, KP: tl.constexpr, MODE: tl.constexpr, VALID: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the unnormalised log-weights and of the step's, given the resampled ones'.
+
+    All are [S, KP]; they differ where a sequence's flag says that it sits the step out.
+    """
     p, q = mixture(lw, inside, alpha, K, MODE)
     if MODE == 0:
         grad = tl.where(inside, dl, 0.0)
     elif MODE == 1:
         w = tl.where(inside, tl.exp(new_lw), 0.0)
-        dl = tl.where(inside, dl, 0.0)
-        grad = collect(dl - w * tl.sum(dl, 1)[:, None], anc, KP)
+        kept = tl.where(inside, dl, 0.0)
+        grad = collect(kept - w * tl.sum(kept, 1)[:, None], anc, KP)
         grad = tl.where(inside, grad * (1.0 - alpha * p / tl.where(inside, q, 1.0)), 0.0)
     else:
         grad = tl.zeros_like(dl)
-    return grad - p * tl.sum(grad, 1)[:, None]
+    grad = tl.where(live, grad - p * tl.sum(grad, 1)[:, None], 0.0)
+    if VALID:
+        ok = tl.load(flag, mask=within, other=0) != 0
+        grad = tl.where(ok[:, None], grad, 0.0)
+        return grad, tl.where(ok[:, None], grad, dl)
+    else:
+        return grad, grad

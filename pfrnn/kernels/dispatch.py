@@ -119,7 +119,8 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
 
     Args:
         problem: the filter.
-        precision: of the fused kernels' products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``.
+        precision: of the fused kernels' products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``
+            (see :func:`pfrnn.kernels.plan.check_precision`).
 
     Raises:
         ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import torch
 
+from pfrnn.errors import ConfigError, suggestion
 from pfrnn.kernels import tiles
 
 RESAMPLING = {
@@ -16,6 +18,8 @@ RESAMPLING = {
 }
 ACTIVATION = {"relu": tiles.RELU, "leaky_relu": tiles.LEAKY_RELU, "tanh": tiles.TANH}
 PRECISIONS = ("ieee", "tf32x3", "tf32", "bf16")
+# Set to 1, it lets bf16 products run on a GPU.
+BF16_VARIABLE = "PFRNN_BF16"
 
 
 class Tuning(NamedTuple):
@@ -36,7 +40,8 @@ class Tuning(NamedTuple):
     backward_rows: int = 32
     split: bool = False
     forward_inner: int = 128
-    backward_inner: int = 128
+    # Factors of 128 units, several at a time, don't fit the shared memory.
+    backward_inner: int = 64
     forward_warps: int = 4
     backward_warps: int = 4
     weight_warps: int = 4
@@ -65,6 +70,18 @@ class Plan(NamedTuple):
     precision: str
     tuning: Tuning
 
+    @property
+    def backward_rows(self) -> int:
+        """Particles that a program of the backward kernel owns.
+
+        64 at least for bf16. A gate's gradient goes to shared memory particle by particle; 32 of
+        them are 64 bytes, and the tensor cores' descriptor of rows that short starts with a set
+        bit. ptxas 12.8 (of Triton 3.6 and 3.7) adds the tile's address to it as a negative 64-bit
+        constant and takes the upper half's zero from a register that holds something else. The
+        tests look for that in the machine code (``tests/kernels/machine_code.py``).
+        """
+        return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
+
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.
 
@@ -90,6 +107,28 @@ class Plan(NamedTuple):
             "PB": 32,
             "PREC": self.precision,
         }
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuse a precision that doesn't exist or isn't to be trusted.
+
+    ptxas miscompiled bf16 products of the backward kernel (:meth:`Plan.backward_rows`), and an
+    illegal address ends a process's use of the card. The form that avoids it has run in an
+    emulation of its PTX only.
+
+    Raises:
+        ConfigError: unknown, or bf16 on a GPU without PFRNN_BF16=1.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(
+            f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}"
+            + suggestion(precision, PRECISIONS)
+        )
+    if precision == "bf16" and device.type == "cuda" and os.environ.get(BF16_VARIABLE) != "1":
+        raise ConfigError(
+            "bf16 products have not yet run on a GPU since the backward kernel was rewritten, and "
+            f"might end the process's CUDA context; use tf32, or set {BF16_VARIABLE}=1 to try them"
+        )
 
 
 def power_of_two(n: int) -> int:

@@ -45,9 +45,7 @@ def run_backward(
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
     new, zeros = projected.new_empty, projected.new_zeros
-    constants = plan.constants(
-        units, particles, plan.tuning.backward_rows, plan.tuning.backward_inner
-    )
+    constants = plan.constants(units, particles, plan.backward_rows, plan.tuning.backward_inner)
     count = programs(shape, constants)
     padded, tuning = constants["HP"], plan.tuning
     blocks = weights.shape[1]

@@ -13,7 +13,7 @@ from pfrnn.functional.sequence import check_lengths
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState
 from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
-from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning
+from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision
 from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
 
@@ -62,12 +62,17 @@ def run_pf_fused(
         particles: whether ``hidden`` is returned.
         belief: whether the mean particle of each step is returned.
         precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
+            bf16 is refused on a GPU without PFRNN_BF16=1: not yet run on one in its present form.
         tuning: tile sizes; None takes the measured ones.
 
     Randomness:
         None beside the tensors or keys given.
+
+    Raises:
+        ConfigError: a precision that doesn't exist, or bf16 as said above.
     """
     check_lengths(projected.shape[0], bptt)
+    check_precision(precision, projected.device)
     if projected.dim() == 3:
         output = run_pf_fused(
             projected.unsqueeze(1), PFState(*(_lead(x, 0) for x in state)), _lead(noise, 1),

@@ -1,15 +1,18 @@
 """Compile what a training step launches, for a GPU that isn't there.
 
-``python -m tests.kernels.compiled_only pf_lstm 90`` (cell, compute capability) runs a step of a
-small population on the CPU with every launch replaced by Triton's own warm-up, which compiles with
-its bundled ptxas and launches nothing. Prints one JSON line: the bytes of shared memory of each
-kernel; the number of programs after that step; and after steps of other batches and populations.
+``python -m tests.kernels.compiled_only pf_lstm 90 tf32 64`` (cell, compute capability, precision,
+units) runs a step of a small population on the CPU with every launch replaced by Triton's own
+warm-up, which compiles with its bundled ptxas and launches nothing. Prints one JSON line: the bytes
+of shared memory of each kernel; the number of programs after that step; and after steps of other
+batches and populations; descriptors of shared memory that ptxas got wrong.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +24,9 @@ from pfrnn.functional.types import FilterSwitches
 from pfrnn.kernels.noise import noise_key
 from pfrnn.kernels.sequence import run_pf_fused
 from tests.kernels.filter_cases import Case, draw
+from tests.kernels.machine_code import disassembled, lost_zeros
 
-STEPS, MEMBERS, SEQUENCES, PARTICLES, UNITS = 2, 2, 4, 30, 64
+STEPS, MEMBERS, SEQUENCES, PARTICLES = 2, 2, 4, 30
 
 
 class Absent:
@@ -67,36 +71,49 @@ def shared_memory(programs: dict[str, Any]) -> dict[str, int]:
     return found
 
 
+def wrong_descriptors(programs: dict[str, Any]) -> list[str]:
+    """What :func:`lost_zeros` finds in any of them."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        for name, kernel in programs.items():
+            path.write_bytes(kernel.asm["cubin"])
+            found += [f"{name}: {line}" for line in lost_zeros(disassembled(path))]
+    return found
+
+
 def zeroed() -> None:
     """Nothing is written, so that what is read must be in range: ancestors are indices."""
     torch.empty = torch.zeros
     torch.Tensor.new_empty = torch.Tensor.new_zeros
 
 
-def step(gru: bool, members: int, sequences: int) -> None:
+def step(gru: bool, members: int, sequences: int, precision: str, units: int) -> None:
     """A training step's launches: projected inputs lie as a population's do, members first."""
-    drawn = draw(Case(gru, STEPS, members, sequences, PARTICLES, UNITS, "cpu"))
+    drawn = draw(Case(gru, STEPS, members, sequences, PARTICLES, units, "cpu"))
     weights = type(drawn.weights)(
         *(None if value is None else value.requires_grad_() for value in drawn.weights)
     )
     projected = drawn.projected.transpose(0, 1).contiguous().transpose(0, 1)
     key = noise_key(list(range(members)), 1, "cpu")
     output = run_pf_fused(
-        projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches()
-    )
+        projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches(),
+        precision=precision,
+    )  # fmt: skip
     (output.hidden.sum() + output.log_weights.sum()).backward()
 
 
-def main(cell: str, capability: str) -> None:
+def main(cell: str, capability: str, precision: str, units: str) -> None:
     programs = compile_only(int(capability))
     zeroed()
     gru = cell == "pf_gru"
-    step(gru, MEMBERS, SEQUENCES)
+    step(gru, MEMBERS, SEQUENCES, precision, int(units))
     once = len(programs)
     # An odd last batch; one whose strides are multiples of 16; a single member; an odd number.
     for members, sequences in ((MEMBERS, 3), (MEMBERS, 8), (1, SEQUENCES), (3, 5)):
-        step(gru, members, sequences)
-    print(json.dumps([shared_memory(programs), once, len(programs)]))
+        step(gru, members, sequences, precision, int(units))
+    wrong = wrong_descriptors(programs)
+    print(json.dumps([shared_memory(programs), once, len(programs), wrong]))
 
 
 if __name__ == "__main__":

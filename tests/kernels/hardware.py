@@ -4,6 +4,9 @@ The interpreter computes elementary functions to the last bit and every product 
 does neither; what the PTX ISA's manual allows each instruction is drawn here at random within the
 stated bound, and the factors of a TF32 product lose the 13 bits that tensor cores don't read. So a
 bound that holds under this can be expected to hold on a card, and one that doesn't is too tight.
+
+bf16 products need this to mean anything: NumPy has no such type, the interpreter keeps the numbers'
+bits as uint16, and its product multiplies those integers.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import triton.language as tl
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 ULP = 2.0**-23
@@ -25,6 +29,13 @@ ABSOLUTE = {"sin": 2.0**-20.5, "cos": 2.0**-20.5, "log2": 2.0**-22}
 def shortened(x: np.ndarray) -> np.ndarray:
     """Keep what a tensor core reads of float32: a TF32 number, the rest cut off."""
     return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def widened(x: TensorHandle) -> TensorHandle:
+    """Turn bf16 bits into the float32 numbers that they stand for."""
+    if x.dtype.scalar != tl.bfloat16:
+        return x
+    return TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
 
 class _Rounding:
@@ -80,7 +91,7 @@ def rounding(seed: int) -> Iterator[None]:
     def product(self: Any, a: Any, b: Any, d: Any, precision: Any, limit: Any) -> Any:
         if a.data.dtype == np.float32 and str(precision).endswith(".TF32"):
             a, b = (TensorHandle(shortened(x.data), x.dtype.scalar) for x in (a, b))
-        return dot(self, a, b, d, precision, limit)
+        return dot(self, widened(a), widened(b), d, precision, limit)
 
     patches["create_dot"] = product
     with mock.patch.multiple(InterpreterBuilder, **patches):

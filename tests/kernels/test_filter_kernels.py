@@ -5,6 +5,10 @@ On a machine without a GPU the kernels run in Triton's interpreter, on small siz
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +16,9 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
+from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterSwitches
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, check_precision
 
 from .filter_cases import Case, draw, errors, evaluate
 
@@ -29,6 +34,8 @@ BOUND = 1e-5
 # Factors of 11 bits, cut off: 3.2e-3 was the largest error of the GPU tests' cases with such
 # products and the manual's errors of the elementary functions, in test_hardware_kernels.py's way.
 TF32_BOUND = 5e-3
+# Factors of 8 bits, rounded: each is off by 2^-9 at most. 16 such errors.
+BF16_BOUND = 2.0**-5
 
 
 def check(case: Case, switches: FilterSwitches = PAPER, bound: float = BOUND, **options: Any):
@@ -169,3 +176,45 @@ def test_gpu_tf32_products(steps, gru):
     switches = FilterSwitches(activation="tanh")
     case = Case(gru, steps, 3, 5, 30, 64, "cuda")
     check(case, switches, bound=TF32_BOUND, precision="tf32", tuning=None)
+
+
+BF16_ON_A_GPU = """
+from pfrnn.functional.types import FilterSwitches
+from tests.kernels.filter_cases import Case
+from tests.kernels.test_filter_kernels import BF16_BOUND, check
+
+for gru in (False, True):
+    case = Case(gru, 8, 3, 5, 30, 64, "cuda")
+    tanh = FilterSwitches(activation="tanh")
+    check(case, tanh, bound=BF16_BOUND, precision="bf16", tuning=None)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gpu_bf16_products():
+    """In a process of its own: an illegal address would end the card's use for all other tests."""
+    done = subprocess.run(
+        [sys.executable, "-c", BF16_ON_A_GPU],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {BF16_VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_bf16_is_refused_on_a_gpu_until_asked_for(monkeypatch):
+    monkeypatch.delenv(BF16_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match=f"tf32, or set {BF16_VARIABLE}=1"):
+        check_precision("bf16", torch.device("cuda"))
+    check_precision("bf16", torch.device("cpu"))
+    check_precision("tf32", torch.device("cuda"))
+    monkeypatch.setenv(BF16_VARIABLE, "1")
+    check_precision("bf16", torch.device("cuda"))
+
+
+def test_an_unknown_precision_is_an_error():
+    with pytest.raises(ConfigError, match=r"expected one of ieee.*got 'bf61'"):
+        check(Case(False, 1, 1, 1, 2, 16), precision="bf61")

@@ -11,7 +11,7 @@ from pfrnn.functional.types import FilterSwitches
 
 from .filter_cases import Case
 from .hardware import rounding
-from .test_filter_kernels import BOUND, TF32_BOUND, check
+from .test_filter_kernels import BF16_BOUND, BOUND, TF32_BOUND, check
 
 pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="imitates a GPU where there is none"
@@ -43,6 +43,19 @@ def test_tf32_products(gru):
     case = Case(gru, 2, 2, 3, 7, 32)
     with rounding(1):
         check(case, TANH, bound=TF32_BOUND, precision="tf32")
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_bf16_products(gru):
+    case = Case(gru, 2, 2, 3, 7, 32)
+    with rounding(1):
+        check(case, TANH, bound=BF16_BOUND, precision="bf16")
+
+
+def test_bf16_rounding_is_seen():
+    """A single such error is exceeded: the products were made from rounded factors."""
+    with rounding(1), pytest.raises(AssertionError):
+        check(Case(False, 2, 2, 3, 7, 32), TANH, bound=2.0**-9, precision="bf16")
 
 
 def test_rounding_is_seen():
