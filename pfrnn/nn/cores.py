@@ -48,7 +48,7 @@ class CoreOutput(NamedTuple):
     """What a core gives to the head; T' is 1 when only the last valid step is asked for.
 
     Attributes:
-        belief: (T', ..., N, H), hidden state or mean particle; None where ``mean`` was False.
+        belief: (T', ..., N, H), hidden state or mean particle; None where nobody needs the latter.
         particles: (T', ..., N, K, H) or None.
         log_weights: (T', ..., N, K) or None.
         ess: (T, ..., N) or None.
@@ -83,12 +83,7 @@ class PlainCore(nn.Module):
         self.bptt = bptt
 
     def forward(
-        self,
-        x: Tensor,
-        valid: Tensor | None,
-        randomness: Randomness | None,
-        last: bool,
-        mean: bool = True,
+        self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's state only."""
         output = self.cell.unroll(x, valid=valid, bptt=self.bptt, update=False)
@@ -99,7 +94,18 @@ class PlainCore(nn.Module):
 
 
 class ParticleCore(nn.Module):
-    """PF-LSTM or PF-GRU."""
+    """PF-LSTM or PF-GRU.
+
+    Args:
+        cell: ``lstm`` or ``gru``.
+        inputs: width of the encoded input.
+        hidden: H.
+        particles: K.
+        options: the cell's.
+        bptt: steps between cuts of the gradient.
+        keep_particles: whether the particles are returned.
+        mean: whether the mean particle is; without it the particles must be.
+    """
 
     def __init__(
         self,
@@ -110,31 +116,21 @@ class ParticleCore(nn.Module):
         options: CellOptions,
         bptt: int,
         keep_particles: bool,
+        mean: bool = True,
     ) -> None:
         super().__init__()
         make = PFLSTMCell if cell == "lstm" else PFGRUCell
         self.cell = make(inputs, hidden, num_particles=particles, **options._asdict())
         self.bptt = bptt
         self.keep_particles = keep_particles
+        self.mean = mean
         # The loop over time; a fused one with the same arguments may take its place.
         self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
 
     def forward(
-        self,
-        x: Tensor,
-        valid: Tensor | None,
-        randomness: Randomness | None,
-        last: bool,
-        mean: bool = True,
+        self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's particles only.
-
-        Args:
-            x: encoded inputs.
-            valid: (T, ..., N) bool, or None.
-            randomness: noise, uniforms, dropout's mask.
-            last: whether only the last valid step counts.
-            mean: whether the mean particle is wanted; else the particles are returned.
 
         Raises:
             ValueError: there is no randomness: a filter without noise would be another model.
@@ -155,8 +151,8 @@ class ParticleCore(nn.Module):
             statistics=given,
             valid=valid,
             bptt=self.bptt,
-            particles=(self.keep_particles or dropout is not None or not mean) and not last,
-            belief=dropout is None and not last and mean,
+            particles=(self.keep_particles or dropout is not None) and not last,
+            belief=self.mean and dropout is None and not last,
         )
         if last:
             final = output.final
@@ -168,11 +164,11 @@ class ParticleCore(nn.Module):
             # After the loop: the filter itself goes on with whole particles.
             particles = particles * dropout
         belief = output.belief
-        if mean and belief is None and particles is not None:
+        if self.mean and belief is None and particles is not None:
             belief = mean_particle(particles, log_weights)
         return CoreOutput(
             belief,
-            particles if self.keep_particles or not mean else None,
+            particles if self.keep_particles else None,
             log_weights,
             output.ess,
             output.ancestors,

@@ -74,6 +74,11 @@ class ExperimentNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         self.encoder = _encoder(spec)
+        # A linear head of the mean particle is the mean of the particles' heads. At many steps that
+        # is far cheaper: the particles are the largest tensor, and are then read by the head alone.
+        self.mean_of_heads = (
+            spec.kind == "particle" and spec.layers == 1 and spec.task != "classification"
+        )
         self.core: ParticleCore | PlainCore
         if spec.kind == "particle":
             self.core = ParticleCore(
@@ -83,7 +88,8 @@ class ExperimentNetwork(nn.Module):
                 spec.particles,
                 spec.filter,
                 spec.bptt,
-                spec.keep_particles,
+                spec.keep_particles or self.mean_of_heads,
+                mean=not self.mean_of_heads,
             )
         else:
             self.core = PlainCore(
@@ -119,16 +125,13 @@ class ExperimentNetwork(nn.Module):
         if len(x) > self.spec.max_length:
             raise ConfigError(f"expected at most {self.spec.max_length} steps, got {len(x)}")
         last = self.spec.task == "classification"
-        # A linear head of the mean particle is the mean of the particles' heads. At many steps that
-        # is far cheaper: the particles are the largest tensor, and are then read by the head alone.
-        linear = self.spec.kind == "particle" and len(self.head) == 1 and not last
-        output = self.core(self.encoder(x), valid, randomness, last, mean=not linear)
+        output = self.core(self.encoder(x), valid, randomness, last)
         particles = None
         if output.particles is not None:
             sequences, count = output.particles.shape[-3:-1]
             flat = self.read_out(output.particles.flatten(-3, -2))
             particles = flat.unflatten(-2, (sequences, count))
-        if linear:
+        if self.mean_of_heads:
             prediction = (output.log_weights.exp().unsqueeze(-1) * particles).sum(-2)
         else:
             prediction = self.read_out(output.belief)

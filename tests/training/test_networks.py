@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.belief import mean_particle
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.encoders import Affine, MapEncoder, TokenEncoder
 from pfrnn.training.batches import Batch
@@ -67,10 +68,11 @@ def test_the_prediction_is_the_head_of_the_mean_particle(tmp_path, text, layers,
     )
     output = network(x, None, randomness)
     assert (output.particles is None) == (model == "pf_lstm_noelbo")
-    core = network.core(network.encoder(x), None, randomness, False)
-    torch.testing.assert_close(
-        output.prediction, network.read_out(core.belief), rtol=1e-12, atol=1e-12
-    )
+    core = network.core
+    core.keep_particles = True
+    found = core(network.encoder(x), None, randomness, False)
+    expected = network.read_out(mean_particle(found.particles, found.log_weights))
+    torch.testing.assert_close(output.prediction, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_population_of_token_encoders_is_each_members_own_table():

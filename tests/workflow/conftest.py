@@ -48,3 +48,15 @@ def versioned(finished: Copy, tmp_path_factory: pytest.TempPathFactory) -> Versi
     repository.commit("results")
     repository.dvc("push")
     return repository
+
+
+@pytest.fixture
+def nothing(tmp_path: Path) -> dict[str, str]:
+    """An environment with an empty folder as mirror and a proxy that refuses."""
+    (tmp_path / "mirror").mkdir()
+    return {
+        "PFRNN_DATA_MIRROR": str(tmp_path / "mirror"),
+        "https_proxy": "http://127.0.0.1:9",
+        "http_proxy": "http://127.0.0.1:9",
+        "no_proxy": "",
+    }

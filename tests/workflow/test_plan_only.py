@@ -110,15 +110,8 @@ def test_a_parameter_file_lies_over_the_tier(planned, tmp_path: Path) -> None:
     assert "tier smoke: 1 blocks, 1 finals" in done.stdout
 
 
-def test_a_missing_data_set_is_left_out_or_an_error(planned, tmp_path: Path) -> None:
-    """An empty folder as mirror and a proxy that refuses: nothing can be had but simulations."""
-    (tmp_path / "mirror").mkdir()
-    nothing = {
-        "PFRNN_DATA_MIRROR": str(tmp_path / "mirror"),
-        "https_proxy": "http://127.0.0.1:9",
-        "http_proxy": "http://127.0.0.1:9",
-        "no_proxy": "",
-    }
+def test_a_missing_data_set_is_left_out_or_an_error(planned, nothing) -> None:
+    """Nothing can be had but simulations."""
     done = planned.snakemake("-n", tier="quick", **nothing)
     assert done.returncode == 0
     assert "data set air is left out: " in done.stdout

@@ -75,15 +75,7 @@ def test_another_tiers_evidence_is_an_error(planned, tmp_path: Path) -> None:
     )
 
 
-def test_a_recorded_set_need_not_be_had(planned, tmp_path: Path) -> None:
-    """With an empty folder as mirror and a proxy that refuses."""
-    (tmp_path / "mirror").mkdir()
-    nothing = {
-        "PFRNN_DATA_MIRROR": str(tmp_path / "mirror"),
-        "https_proxy": "http://127.0.0.1:9",
-        "http_proxy": "http://127.0.0.1:9",
-        "no_proxy": "",
-    }
+def test_a_recorded_set_need_not_be_had(planned, tmp_path: Path, nothing) -> None:
     reports = recorded(tmp_path, "quick", "lstm", "gru", "pf_lstm", "pf_gru", dataset="air")
     for asked, missing in (((), ["air", "arem"]), ((f"recorded={reports}",), ["arem"])):
         done = planned.snakemake("-n", "--quiet", "--config", "tier=quick", *asked, **nothing)
