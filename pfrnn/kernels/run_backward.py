@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
+from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.run_forward import (
     Inputs,
@@ -99,7 +100,7 @@ def run_backward(
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
-        + [functools.partial(add, 0, 1, True)],
+        + [functools.partial(add, 0, 1, True), functools.partial(in_order, dobs, True)],
     )
     end = steps
     for t, first, last in _launches(steps, tuning.split):
@@ -110,8 +111,8 @@ def run_backward(
             end = t
     totals = sums.sum(1)
     return Gradients(
-        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], _in_order(dweights),
-        _in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
+        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], in_order(dweights),
+        in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
     )  # fmt: skip
 
 
@@ -131,14 +132,6 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
             yield t, True, False
         else:
             yield t, t == steps, t == 0
-
-
-def _in_order(parts: Tensor) -> Tensor:
-    """Add the second axis up one by one: the same bits for every population."""
-    total = parts[:, 0]
-    for i in range(1, parts.shape[1]):
-        total = total + parts[:, i]
-    return total
 
 
 def _add_weight_gradient(
