@@ -59,6 +59,10 @@ def stack(members: int, generator: torch.Generator, scale: float = 1.0) -> dict[
     }
 
 
+def on(device: str, stack: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value.to(device) for name, value in stack.items()}
+
+
 def settings_of(members: int) -> Hyper:
     numbers = torch.arange(members, dtype=torch.float32)
     return Hyper(1e-3 * (1 + numbers), 0.5 + 3 * numbers, 1e-2 * numbers + 1e-3)
@@ -81,23 +85,37 @@ def gradients_of(members: int, step: int, generator: torch.Generator) -> dict[st
     return made
 
 
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("members", [1, 2, 5])
 @pytest.mark.parametrize(
     "decays", [lambda name: True, plain_bias, lambda name: False], ids=["all", "weights", "none"]
 )
-def test_the_same_bits_over_several_steps(members, decays):
+def test_the_same_bits_over_several_steps(members, decays, device):
     generator = torch.Generator().manual_seed(members)
     values = stack(members, generator)
     values["b.weight"][:, 0] = -0.0
     # Where L2 doesn't act, no product with it may be taken: infinity times zero.
     values["a.bias"][:, 3] = math.inf
+    values = on(device, values)
     squares = {name: torch.zeros_like(value) for name, value in values.items()}
-    settings = settings_of(members)
+    settings = Hyper(*(value.to(device) for value in settings_of(members)))
     flat = FlatRMSprop(Flat(values), Flat(squares), settings, decays)
     moved = []
     for step in range(9):
-        gradients = gradients_of(members, step, generator)
-        alive = torch.ones(members, dtype=torch.bool)
+        gradients = on(device, gradients_of(members, step, generator))
+        alive = torch.ones(members, dtype=torch.bool, device=device)
         if step in (2, 6):
             alive[step % members] = False
         update = rmsprop(values, gradients, squares, settings, DECAY, EPSILON, alive, decays)
