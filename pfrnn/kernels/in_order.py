@@ -32,12 +32,13 @@ def in_order(parts: Tensor, only_compile: bool = False) -> Tensor:
     """Add the second axis up one by one.
 
     Args:
-        parts: (M, P, ...), contiguous.
+        parts: (M, P, ...).
         only_compile: ask Triton for the program and launch nothing.
 
     Returns:
         (M, ...): parts[:, 0] + parts[:, 1] + ..., from left to right.
     """
+    parts = parts.contiguous()
     members, count = parts.shape[:2]
     total = torch.empty_like(parts[:, 0], memory_format=torch.contiguous_format)
     size = total[0].numel()

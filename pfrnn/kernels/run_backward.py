@@ -23,6 +23,7 @@ from pfrnn.kernels.run_forward import (
 )
 from pfrnn.kernels.together import compile_together
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
+from pfrnn.kernels.zeroed import zeroed
 
 
 class Gradients(NamedTuple):
@@ -45,7 +46,7 @@ def run_backward(
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
-    new, zeros = projected.new_empty, projected.new_zeros
+    new = projected.new_empty
     constants = plan.constants(units, particles, plan.backward_rows, plan.tuning.backward_inner)
     count = programs(shape, constants)
     padded, tuning = constants["HP"], plan.tuning
@@ -59,16 +60,18 @@ def run_backward(
     if plan.noise == 0:
         gates[:, :, -units:].zero_()
     inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
-    dhidden, dlw = zeros(tile), zeros(members, 2, sequences, particles)
-    dcell = zeros(tile) if not plan.gru else dhidden
+    dhidden, dlw, sums, dobs, dweights, *own = zeroed(
+        projected,
+        [tile, (members, 2, sequences, particles), (members, steps, 2, units),
+         (members, count, padded), (members, tuning.shares, blocks, units, units),
+         *([] if plan.gru else [tile])],
+    )  # fmt: skip
+    dcell = own[0] if own else dhidden
     if grad_cell is not None:
         dcell.copy_(grad_cell)
-    sums = zeros(members, steps, 2, units)
     dx = new(members, steps, sequences, blocks * units + 1)
     if plan.noise == 0:
         dx[..., (blocks - 1) * units : -1].zero_()
-    dobs = zeros(members, count, padded)
-    dweights = zeros(members, tuning.shares, blocks, units, units)
     gh, gh_t, gh_m = optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
