@@ -396,6 +396,5 @@ def test_an_update_takes_few_operations(tmp_path, members):
     flat = FlatRMSprop(population.parameters, population.square_average, settings, path.decays)
     with Count() as found:
         flat.write(flat.update(gradients, DECAY, EPSILON, alive))
-    print(plain.number, found.number, len(names))
     assert found.number <= len(names) + 24
     assert plain.number >= 5 * len(names)
