@@ -18,6 +18,8 @@ from pfrnn.kernels.graph import CapturedStep
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.training.flat import Flat, FlatRMSprop
+from pfrnn.training.optimiser import Hyper
 
 
 class Size(NamedTuple):
@@ -48,7 +50,7 @@ def weights_of(size: Size, members: int) -> dict[str, Tensor]:
         shapes["candidate"] = (h, h)
     made = {k: torch.randn(members, *s, device="cuda") * 0.1 for k, s in shapes.items()}
     made["gain"] += 1.0
-    return {k: v.requires_grad_() for k, v in made.items()}
+    return made
 
 
 def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: NoiseKey,
@@ -79,34 +81,53 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: Noi
     return (prediction - elbo) / n
 
 
-def update(parameters: dict[str, Tensor], squares: dict[str, Tensor], loss: Tensor) -> None:
-    """Clip each member's gradient to norm 5, then RMSprop, in place."""
-    names = list(parameters)
-    gradients = torch.autograd.grad(loss.sum(), [parameters[k] for k in names])
-    with torch.no_grad():
-        norm = sum(g.flatten(1).square().sum(1) for g in gradients).sqrt()
-        scale = (5.0 / (norm + 1e-6)).clamp(max=1.0)
-        for name, gradient in zip(names, gradients, strict=True):
-            g = gradient * scale.view(-1, *[1] * (gradient.dim() - 1))
-            squares[name].mul_(0.99).addcmul_(g, g, value=0.01)
-            parameters[name].addcdiv_(g, squares[name].sqrt() + 1e-8, value=-3e-4)
+class Trained(NamedTuple):
+    """A population's parameters and their update, as the training loop has them on a GPU."""
+
+    parameters: Flat
+    optimiser: FlatRMSprop
+    alive: Tensor
+
+    def update(self, loss: Callable[[dict[str, Tensor]], Tensor]) -> None:
+        """One step: gradients of ``loss`` (of the parameters, (M,)), clipping, RMSprop."""
+        leaves = {k: v.detach().requires_grad_() for k, v in self.parameters.items()}
+        gradients = torch.autograd.grad(loss(leaves).sum(), list(leaves.values()))
+        with torch.no_grad():
+            named = dict(zip(leaves, gradients, strict=True))
+            self.optimiser.write(self.optimiser.update(named, 0.99, 1e-8, self.alive))
+
+
+def trained(start: dict[str, Tensor]) -> Trained:
+    """Learning rate 3e-4, each member's gradient clipped to norm 5, the product's L2 at 1e-4."""
+    parameters, squares = Flat(start), Flat({k: torch.zeros_like(v) for k, v in start.items()})
+    members, whole = len(next(iter(start.values()))), parameters.whole
+    settings = Hyper(*(whole.new_full((members,), value) for value in (3e-4, 5.0, 1e-4)))
+    alive = torch.ones(members, dtype=torch.bool, device=whole.device)
+    return Trained(parameters, FlatRMSprop(parameters, squares, settings), alive)
+
+
+def replayed(captured: CapturedStep, *memory: Any) -> Callable[[], None]:
+    """Return the replay, which keeps alive what the graph reads and writes."""
+
+    def replay(kept: tuple[Any, ...] = (captured, *memory)) -> None:
+        kept[0].graph.replay()
+
+    return replay
 
 
 def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
     """Capture a population's training step; each replay draws new noise."""
     m = size.members
-    parameters = weights_of(size, m)
-    squares = {k: torch.zeros_like(v) for k, v in parameters.items()}
+    population = trained(weights_of(size, m))
     x = torch.randn(size.steps, m, size.batch, size.inputs, device="cuda")
     y = torch.randn(m, size.steps, size.batch, device="cuda")
     key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
 
     def step(x: Tensor, y: Tensor) -> None:
         key.step.add_(1)
-        update(parameters, squares, filter_loss(size, parameters, x, y, key, tuning))
+        population.update(lambda p: filter_loss(size, p, x, y, key, tuning))
 
-    captured = CapturedStep(step, [x, y])
-    return captured.graph.replay
+    return replayed(CapturedStep(step, [x, y]), population, key)
 
 
 def plain_step(size: Size) -> Callable[[], None]:
@@ -160,17 +181,15 @@ def rnn_step(
     }  # fmt: skip
     if gru:
         shapes["candidate"] = (hidden, hidden)
-    p = {
-        k: (torch.randn(members, *s, device="cuda") * 0.1).requires_grad_()
-        for k, s in shapes.items()
-    }
-    squares = {k: torch.zeros_like(v) for k, v in p.items()}
+    population = trained(
+        {k: torch.randn(members, *s, device="cuda") * 0.1 for k, s in shapes.items()}
+    )
     x = torch.randn(size.steps, members, size.batch, size.inputs, device="cuda")
     y = torch.randn(size.steps, members, size.batch, device="cuda")
     plain: Callable[..., Any] = gru_step if gru else lstm_step
     one = torch.compile(plain, dynamic=False) if compiled else plain
 
-    def step(x: Tensor, y: Tensor) -> None:
+    def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         projected = affine(
             torch.relu(affine(x, p["encoder"], p["encoder_bias"])), p["input"], p["input_bias"]
         ).contiguous()
@@ -181,6 +200,9 @@ def rnn_step(
         state = RNNState(zero, None if gru else zero)
         out = run_rnn(one, projected, state, weights, RNNSwitches())
         guess = affine(out.hidden, p["head"]).squeeze(-1)
-        update(p, squares, (guess - y).square().sum((0, 2)) / size.batch)
+        return (guess - y).square().sum((0, 2)) / size.batch
 
-    return CapturedStep(step, [x, y]).graph.replay
+    def step(x: Tensor, y: Tensor) -> None:
+        population.update(lambda p: loss(p, x, y))
+
+    return replayed(CapturedStep(step, [x, y]), population)

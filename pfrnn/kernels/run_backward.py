@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
+from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.run_forward import (
     Inputs,
@@ -22,6 +23,7 @@ from pfrnn.kernels.run_forward import (
 )
 from pfrnn.kernels.together import compile_together
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
+from pfrnn.kernels.zeroed import zeroed
 
 
 class Gradients(NamedTuple):
@@ -44,7 +46,7 @@ def run_backward(
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
-    new, zeros = projected.new_empty, projected.new_zeros
+    new = projected.new_empty
     constants = plan.constants(units, particles, plan.backward_rows, plan.tuning.backward_inner)
     count = programs(shape, constants)
     padded, tuning = constants["HP"], plan.tuning
@@ -58,16 +60,18 @@ def run_backward(
     if plan.noise == 0:
         gates[:, :, -units:].zero_()
     inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
-    dhidden, dlw = zeros(tile), zeros(members, 2, sequences, particles)
-    dcell = zeros(tile) if not plan.gru else dhidden
+    dhidden, dlw, sums, dobs, dweights, *own = zeroed(
+        projected,
+        [tile, (members, 2, sequences, particles), (members, steps, 2, units),
+         (members, count, padded), (members, tuning.shares, blocks, units, units),
+         *([] if plan.gru else [tile])],
+    )  # fmt: skip
+    dcell = own[0] if own else dhidden
     if grad_cell is not None:
         dcell.copy_(grad_cell)
-    sums = zeros(members, steps, 2, units)
     dx = new(members, steps, sequences, blocks * units + 1)
     if plan.noise == 0:
         dx[..., (blocks - 1) * units : -1].zero_()
-    dobs = zeros(members, count, padded)
-    dweights = zeros(members, tuning.shares, blocks, units, units)
     gh, gh_t, gh_m = optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
@@ -99,7 +103,7 @@ def run_backward(
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
-        + [functools.partial(add, 0, 1, True)],
+        + [functools.partial(add, 0, 1, True), functools.partial(in_order, dobs, True)],
     )
     end = steps
     for t, first, last in _launches(steps, tuning.split):
@@ -110,8 +114,8 @@ def run_backward(
             end = t
     totals = sums.sum(1)
     return Gradients(
-        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], _in_order(dweights),
-        _in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
+        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], in_order(dweights),
+        in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
     )  # fmt: skip
 
 
@@ -131,14 +135,6 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
             yield t, True, False
         else:
             yield t, t == steps, t == 0
-
-
-def _in_order(parts: Tensor) -> Tensor:
-    """Add the second axis up one by one: the same bits for every population."""
-    total = parts[:, 0]
-    for i in range(1, parts.shape[1]):
-        total = total + parts[:, i]
-    return total
 
 
 def _add_weight_gradient(

@@ -85,14 +85,17 @@ def _counts(
     valid: Tensor | None, shape: Shape, count: int, each: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Values behind each program's sums, (T, M, P), and behind each step's, (T, M), at least 1."""
+    lead = (shape.steps, shape.members)
     if valid is None:
-        ones = torch.ones(1, 1, shape.sequences, device=device)
-    else:
-        ones = valid.float()
-    ones = F.pad(ones, (0, count * each - shape.sequences))
+        # Known on the host, and exact.
+        counts = torch.full((1, 1, count), float(each * shape.particles), device=device)
+        if left := count * each - shape.sequences:
+            counts[..., -1].fill_(float((each - left) * shape.particles))
+        total = counts.new_full((1, 1), float(max(shape.sequences * shape.particles, 1)))
+        return counts.expand(*lead, count), total.expand(lead)
+    ones = F.pad(valid.float(), (0, count * each - shape.sequences))
     counts = ones.unflatten(-1, (count, each)).sum(-1) * shape.particles
     total = counts.sum(-1).clamp(min=1.0)
-    lead = (shape.steps, shape.members)
     return counts.expand(*lead, count), total.expand(lead)
 
 

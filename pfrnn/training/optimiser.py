@@ -6,6 +6,7 @@ tensors (M, ...): the norm is each member's own, over all its tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,11 +38,13 @@ class Update(NamedTuple):
         parameters: new values.
         square_average: new running means of squared gradients.
         gradient_norm: (M,), before clipping.
+        moves: bool (M,): alive, and the gradient's norm is finite.
     """
 
     parameters: Stacked
     square_average: Stacked
     gradient_norm: Tensor
+    moves: Tensor
 
 
 def _per_member(value: Tensor, like: Tensor) -> Tensor:
@@ -55,6 +58,11 @@ def gradient_norm(gradients: Stacked) -> Tensor:
         for gradient in gradients.values()
     ]
     return torch.linalg.vector_norm(torch.stack(norms), dim=0)
+
+
+def clip_factor(clip: Tensor, norm: Tensor) -> Tensor:
+    """What each member's gradient is multiplied by: (M,)."""
+    return (clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
 
 
 def rmsprop(
@@ -76,7 +84,8 @@ def rmsprop(
         \theta \leftarrow \theta - \eta\, g / (\sqrt v + \epsilon)
 
     New tensors are returned and the old ones left alone, so a step that runs out of memory can be
-    repeated.
+    repeated. :class:`pfrnn.training.flat.FlatRMSprop` gives the same bits with fewer, larger
+    operations.
 
     Args:
         parameters: name -> (M, ...).
@@ -92,8 +101,9 @@ def rmsprop(
             where the question waits for the device. The numbers are the same.
     """
     norm = gradient_norm(gradients)
-    factor = (hyper.clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
-    moves = alive & torch.isfinite(norm)
+    factor = clip_factor(hyper.clip, norm)
+    # A norm is no less than zero, or no number: one comparison tells whether it is finite.
+    moves = alive & (norm < math.inf)
     names = list(parameters)
     values = [parameters[name] for name in names]
     before = [square_average[name] for name in names]
@@ -120,5 +130,5 @@ def rmsprop(
             torch.where(m, new, old) for m, new, old in zip(masks, squares, before, strict=True)
         ]
     return Update(
-        dict(zip(names, moved, strict=True)), dict(zip(names, squares, strict=True)), norm
+        dict(zip(names, moved, strict=True)), dict(zip(names, squares, strict=True)), norm, moves
     )

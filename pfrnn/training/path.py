@@ -10,6 +10,7 @@ it reads and writes in place, and never waits for the host, so that it can be ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,20 +19,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from pfrnn.config import Training
-from pfrnn.functional.batch_norm import Statistics, update_running
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.training.batches import Batch, DeviceSplit, Rows, gather
+from pfrnn.training.flat import Flat, FlatRMSprop, FlatUpdate
 from pfrnn.training.loss import LossWeights, member_loss
 from pfrnn.training.members import Member
 from pfrnn.training.noise import NoiseShape, draw, draw_dropout
-from pfrnn.training.optimiser import Hyper, Stacked, rmsprop
+from pfrnn.training.optimiser import Hyper, Stacked, Update, rmsprop
 from pfrnn.training.population import Population
+from pfrnn.training.running import running_statistics
 from pfrnn.training.scores import Predicted, Scores, scores
-
-# Weight of a new batch in the running batch-norm statistics, once 1/n has fallen below it.
-_MOMENTUM = 0.1
-_RUNNING = "core.cell.running"
 
 Result = TypeVar("Result")
 
@@ -50,6 +48,7 @@ class PlainPath:
         self.network = ExperimentNetwork(spec)
         self.stochastic = spec.kind == "particle"
         self._device = torch.device("cpu")
+        self._flat: FlatRMSprop | None = None
 
     def build(self) -> nn.Module:
         """Make one freshly initialised model."""
@@ -60,7 +59,8 @@ class PlainPath:
         return True
 
     def release(self) -> None:
-        """Nothing is held between two steps."""
+        """Drop what is held between two steps."""
+        self._flat = None
 
     def attempt(self, work: Callable[[], Result]) -> Result:
         """Do a step's work; a path that can go on another way after a failure does it again."""
@@ -180,32 +180,43 @@ class PlainPath:
             loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
         )
         with torch.no_grad():
-            finite = population.finite & torch.isfinite(loss)
-            update = rmsprop(
-                population.parameters,
-                dict(zip(leaves, gradients, strict=True)),
-                population.square_average,
-                hyper,
-                self.training.rmsprop_decay,
-                self.training.rmsprop_eps,
-                finite,
-                self.decays,
-                asks,
-            )
-            finite &= torch.isfinite(update.gradient_norm)
+            named = dict(zip(leaves, gradients, strict=True))
+            # One comparison: what is no number is less than nothing.
+            finite = population.finite & (loss.abs() < math.inf)
+            decay, epsilon = self.training.rmsprop_decay, self.training.rmsprop_eps
+            flat = self._flat_update(population, hyper)
             moved = running_statistics(population, output.statistics)
+            state = (population.parameters, population.square_average)
+            if flat is not None:
+                update: Update | FlatUpdate = flat.update(named, decay, epsilon, finite)
+            else:
+                update = rmsprop(
+                    state[0], named, state[1], hyper, decay, epsilon, finite, self.decays, asks
+                )
+            if isinstance(update, Update):
+                new = (update.parameters, update.square_average)
+                moved += [(a[name], b[name]) for a, b in zip(state, new, strict=True) for name in a]
             sequences = batch.x.shape[2]
-            row = [loss * sequences, torch.full_like(loss, sequences), update.gradient_norm]
-            moved.append((population.sums, population.sums + torch.stack(row)))
-            for old, new in (
-                (population.parameters, update.parameters),
-                (population.square_average, update.square_average),
-            ):
-                moved += [(old[name], new[name]) for name in old]
+            weighted = loss * sequences
             # Nothing below can fail: no memory is asked for.
-            torch._foreach_copy_([old for old, _ in moved], [new for _, new in moved])
-            population.finite.copy_(finite)
+            if flat is not None and isinstance(update, FlatUpdate):
+                flat.write(update)
+            if moved:
+                torch._foreach_copy_([old for old, _ in moved], [new for _, new in moved])
+            sums = population.sums
+            torch._foreach_add_([sums[0], sums[2]], [weighted, update.gradient_norm])
+            sums[1].add_(sequences)
+            population.finite.copy_(update.moves)
             population.clock.add_(1)
+
+    def _flat_update(self, population: Population, hyper: Hyper) -> FlatRMSprop | None:
+        """The update of a population in one piece of memory, made in its first step; else None."""
+        parameters, squares = population.parameters, population.square_average
+        if not (isinstance(parameters, Flat) and isinstance(squares, Flat)):
+            return None
+        if self._flat is None or not self._flat.belongs_to(parameters, squares, hyper):
+            self._flat = FlatRMSprop(parameters, squares, hyper, self.decays)
+        return self._flat
 
     def train_step(
         self, population: Population, members: Sequence[Member], hyper: Hyper, batch: Batch
@@ -266,28 +277,3 @@ class PlainPath:
         """Gather, :meth:`predict`, and keep what counts."""
         batch = gather(split, rows)
         return scores(self.predict(population, members, batch, axes, best), batch, split)
-
-
-def running_statistics(
-    population: Population, own: Statistics | None
-) -> list[tuple[Tensor, Tensor]]:
-    """Move the running batch-norm statistics of each time step towards the batch's.
-
-    The n-th update weighs 1/n until that falls to 0.1, so that a short training isn't judged on
-    statistics that still remember their start.
-
-    Returns:
-        Pairs of what the population holds for the batch's time steps, and its new value.
-    """
-    if own is None:
-        return []
-    steps = len(own.mean)
-    before = [population.buffers[f"{_RUNNING}.{name}"] for name in ("mean", "variance")]
-    old = (before[0][..., :steps, :], before[1][..., :steps, :])
-    momentum = (population.clock + 1).double().reciprocal().clamp(min=_MOMENTUM)
-    new = update_running(
-        old,
-        Statistics(own.mean.movedim(0, -2), own.variance.movedim(0, -2), own.count.movedim(0, -1)),
-        momentum.to(old[0].dtype),
-    )
-    return list(zip(old, new, strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrnn.training.flat import Flat
 from pfrnn.training.members import Member
 from pfrnn.training.optimiser import Stacked
 
@@ -18,7 +19,8 @@ class Population:
     """Live members of one population; every tensor but ``clock`` has the member axis.
 
     A training step writes into the tensors where they lie, so that a captured step finds them;
-    nothing but :meth:`take` gives a population new ones.
+    nothing but :meth:`take` gives a population new ones. On a GPU the parameters lie in one piece
+    of memory, and so do the running means (:meth:`flatten`).
 
     Attributes:
         members: indices (in the block) of the live members, in stacked order.
@@ -49,10 +51,30 @@ class Population:
     sums: Tensor
     finite: Tensor
 
+    def __post_init__(self) -> None:
+        if self.device.type != "cpu":
+            self.flatten()
+
     @property
     def device(self) -> torch.device:
         """Device of the tensors."""
         return self.sums.device
+
+    @property
+    def flat(self) -> bool:
+        """Whether :meth:`flatten` was done."""
+        return isinstance(self.parameters, Flat)
+
+    def flatten(self) -> None:
+        """Move the parameters, and RMSprop's running means, into one piece of memory each.
+
+        Their update then takes few operations, with the same bits. Nothing happens to a population
+        for evaluation only, or of several types of numbers.
+        """
+        types = {value.dtype for value in self.parameters.values()}
+        if self.square_average and len(types) == 1:
+            self.parameters = Flat(self.parameters)
+            self.square_average = Flat(self.square_average)
 
     def take(self, positions: Sequence[int]) -> Population:
         """Keep the members at ``positions``."""
@@ -61,7 +83,7 @@ class Population:
             name: {key: value.index_select(0, index) for key, value in getattr(self, name).items()}
             for name in _STACKS
         }
-        return dataclasses.replace(
+        taken = dataclasses.replace(
             self,
             members=[self.members[place] for place in positions],
             clock=self.clock.clone(),
@@ -69,6 +91,9 @@ class Population:
             finite=self.finite.index_select(0, index),
             **changes,
         )
+        if self.flat and not taken.flat:
+            taken.flatten()
+        return taken
 
     def remember_best(self, improved: Tensor) -> None:
         """Copy the current state of members where ``improved`` (M,) into the best state."""
@@ -102,7 +127,10 @@ class Population:
 
     def to_plain(self) -> dict[str, Any]:
         """Convert to tensors and plain data for a checkpoint."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            name: dict(value) if isinstance(value, dict) else value for name, value in plain.items()
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], device: torch.device) -> Population:

@@ -11,7 +11,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the step benchmark imports the kernels: pip install triton")
 
+import torch
+
 from bench import curves, epochs, population_cpu, steps
+from bench.step_models import trained
+from pfrnn.training.optimiser import Hyper, rmsprop
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--tier", "smoke", "--train", "20", "--validation", "10", "--batch", "8"]
@@ -116,3 +120,18 @@ def test_help(name):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "--" in done.stdout
+
+
+def test_the_timed_step_is_the_products_update():
+    """The bits of the training loop's update, on a loss of which the gradient is known."""
+    start = {"a": torch.randn(2, 3, 4), "b": torch.randn(2, 5)}
+    population = trained(start)
+    population.update(lambda p: p["a"].square().sum((1, 2)) + 2 * p["b"].sum(1))
+    gradients = {"a": 2 * start["a"], "b": torch.full((2, 5), 2.0)}
+    settings = Hyper(*(torch.full((2,), value) for value in (3e-4, 5.0, 1e-4)))
+    zeros = {name: torch.zeros_like(value) for name, value in start.items()}
+    alive = torch.ones(2, dtype=torch.bool)
+    expected = rmsprop(start, gradients, zeros, settings, 0.99, 1e-8, alive)
+    for name, value in expected.parameters.items():
+        assert torch.equal(population.parameters[name], value)
+        assert torch.equal(population.optimiser.square_average[name], expected.square_average[name])
