@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
 from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.readout import PARTS
 from pfrnn.kernels.run_forward import (
     Inputs,
     Saved,
@@ -35,12 +36,14 @@ class Gradients(NamedTuple):
     observation: Tensor
     gain: Tensor
     shift: Tensor
+    readout: Tensor | None
 
 
 def run_backward(
     plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, weights: Tensor,
-    observation: Tensor, gain: Tensor, shift: Tensor,
+    observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
     grad_hidden: Tensor | None, grad_log_weights: Tensor | None, grad_cell: Tensor | None,
+    grad_read: Tensor | None,
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
@@ -70,6 +73,9 @@ def run_backward(
     dweights = zeros(members, tuning.shares, blocks, units, units)
     gh, gh_t, gh_m = optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
+    gy, gy_t, gy_m = optional(grad_read, dhidden)
+    outputs = 0 if grad_read is None else grad_read.shape[-1]
+    dread = zeros(members, count, outputs, PARTS.value, padded)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, weights, saved.hidden)
     read = factors(plan, weights)
@@ -87,6 +93,8 @@ def run_backward(
             t=t, slot=t % slots, slot_before=(t - 1) % slots,
             cut=int(plan.bptt is not None and 0 < t < steps and t % plan.bptt == 0),
             T=steps, N=sequences, P=count, SLOTS=slots,
+            read_=dhidden if readout is None else readout,
+            dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
@@ -95,7 +103,8 @@ def run_backward(
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
     kinds = {(first, last): t for t, first, last in _launches(steps, tuning.split)}
-    key = ("backward", plan, units, particles, *sorted(kinds), gh is dhidden, gl is dhidden)
+    given = (gh is dhidden, gl is dhidden, outputs)
+    key = ("backward", plan, units, particles, *sorted(kinds), *given)
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
@@ -112,6 +121,7 @@ def run_backward(
     return Gradients(
         dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], _in_order(dweights),
         _in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
+        _in_order(_halved(dread))[..., :units].transpose(1, 2) if outputs else None,
     )  # fmt: skip
 
 
@@ -139,6 +149,14 @@ def _in_order(parts: Tensor) -> Tensor:
     for i in range(1, parts.shape[1]):
         total = total + parts[:, i]
     return total
+
+
+def _halved(parts: Tensor) -> Tensor:
+    """Add the axis before the last up, one half to the other: one order of sums again."""
+    while parts.shape[-2] > 1:
+        half = parts.shape[-2] // 2
+        parts = parts[..., :half, :] + parts[..., half:, :]
+    return parts.squeeze(-2)
 
 
 def _add_weight_gradient(
