@@ -35,7 +35,7 @@ class Size(NamedTuple):
     head: str = "fused"  # or "product": a product of all hidden states, outside the kernels
 
 
-def weights_of(size: Size, members: int) -> dict[str, Tensor]:
+def weights_of(size: Size, members: int, device: str = "cuda") -> dict[str, Tensor]:
     """Random parameters (M, ...) of the whole network, of a trained network's size."""
     h, gru = size.hidden, size.cell.endswith("gru")
     blocks = (4 if gru else 5) * h + 1
@@ -47,7 +47,7 @@ def weights_of(size: Size, members: int) -> dict[str, Tensor]:
     }  # fmt: skip
     if gru:
         shapes["candidate"] = (h, h)
-    made = {k: torch.randn(members, *s, device="cuda") * 0.1 for k, s in shapes.items()}
+    made = {k: torch.randn(members, *s, device=device) * 0.1 for k, s in shapes.items()}
     made["gain"] += 1.0
     return {k: v.requires_grad_() for k, v in made.items()}
 
@@ -61,7 +61,7 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: Noi
     fused = size.head == "fused"
     zero = x.new_zeros(members, n, k, h)
     gru = "candidate" in p
-    uniform = torch.full((members, n, k), 1.0 / k, device="cuda").log()
+    uniform = x.new_full((members, n, k), 1.0 / k).log()
     state = PFState(zero, None if gru else zero, uniform)
     if gru:
         weights: Any = PFGRUWeights(

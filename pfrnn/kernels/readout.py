@@ -13,8 +13,6 @@ import triton.language as tl
 
 from pfrnn.kernels.backward_parts import load_columns
 
-# A head with more outputs is applied by torch.
-MAX_OUTPUTS = 4
 # Sums over particles in which the weights' gradient is left. Of a tile of 64 units, so many
 # particles are read side by side: their sums need no exchange between threads, and no barrier.
 PARTS = tl.constexpr(8)

@@ -11,10 +11,10 @@ from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import check_lengths, read_particles
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
+from pfrnn.kernels.dispatch import MAX_OUTPUTS
 from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision
-from pfrnn.kernels.readout import MAX_OUTPUTS
 from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
 

@@ -74,12 +74,7 @@ class ExperimentNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         self.encoder = _encoder(spec)
-        # A linear head of the mean particle is the mean of the particles' heads. At many steps that
-        # is far cheaper: the particles are the largest tensor, and are then read by the head alone,
-        # which a fused loop over time has inside.
-        self.mean_of_heads = (
-            spec.kind == "particle" and spec.layers == 1 and spec.task != "classification"
-        )
+        self.mean_of_heads = mean_of_heads(spec)
         self.core: ParticleCore | PlainCore
         if spec.kind == "particle":
             self.core = ParticleCore(
@@ -148,6 +143,15 @@ class ExperimentNetwork(nn.Module):
             output.ancestors,
             output.statistics,
         )
+
+
+def mean_of_heads(spec: NetworkSpec) -> bool:
+    """Whether the prediction is the mean of the particles' heads.
+
+    With a linear head that is the head of the mean particle. At many steps it is far cheaper: the
+    particles are the largest tensor, and are then read by the head alone, inside a fused loop.
+    """
+    return spec.kind == "particle" and spec.layers == 1 and spec.task != "classification"
 
 
 def _encoder(spec: NetworkSpec) -> VectorEncoder | TokenEncoder | LocalizationEncoder:
