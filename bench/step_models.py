@@ -13,7 +13,7 @@ from pfrnn.functional.linear import affine
 from pfrnn.functional.pf_gru import PFGRUWeights
 from pfrnn.functional.pf_lstm import PFLSTMWeights
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
-from pfrnn.functional.types import FilterSwitches, PFState, RNNState, RNNSwitches
+from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels.graph import CapturedStep
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
@@ -34,9 +34,10 @@ class Size(NamedTuple):
     precision: str = "tf32"
     inputs: int = 8
     encoder: int = 64
+    head: str = "fused"  # or "product": a product of all hidden states, outside the kernels
 
 
-def weights_of(size: Size, members: int) -> dict[str, Tensor]:
+def weights_of(size: Size, members: int, device: str = "cuda") -> dict[str, Tensor]:
     """Random parameters (M, ...) of the whole network, of a trained network's size."""
     h, gru = size.hidden, size.cell.endswith("gru")
     blocks = (4 if gru else 5) * h + 1
@@ -48,7 +49,7 @@ def weights_of(size: Size, members: int) -> dict[str, Tensor]:
     }  # fmt: skip
     if gru:
         shapes["candidate"] = (h, h)
-    made = {k: torch.randn(members, *s, device="cuda") * 0.1 for k, s in shapes.items()}
+    made = {k: torch.randn(members, *s, device=device) * 0.1 for k, s in shapes.items()}
     made["gain"] += 1.0
     return made
 
@@ -59,9 +60,10 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: Noi
     members, n, k, h = x.shape[1], size.batch, size.particles, size.hidden
     encoded = torch.relu(affine(x, p["encoder"], p["encoder_bias"]))
     projected = affine(encoded, p["input"], p["input_bias"])
+    fused = size.head == "fused"
     zero = x.new_zeros(members, n, k, h)
     gru = "candidate" in p
-    uniform = torch.full((members, n, k), 1.0 / k, device="cuda").log()
+    uniform = x.new_full((members, n, k), 1.0 / k).log()
     state = PFState(zero, None if gru else zero, uniform)
     if gru:
         weights: Any = PFGRUWeights(
@@ -71,10 +73,14 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: Noi
         weights = PFLSTMWeights(p["recurrent"], p["observation"], p["gain"], p["shift"])
     out = run_pf_fused(
         projected, state, key, key, weights, FilterSwitches(),
-        precision=size.precision, tuning=tuning,
+        precision=size.precision, tuning=tuning, particles=not fused,
+        readout=Readout(p["head"]) if fused else None,
     )  # fmt: skip
-    rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
-    guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
+    if fused:
+        guesses = out.read.squeeze(-1).transpose(0, 1)
+    else:
+        rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
+        guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
     lw = out.log_weights.transpose(0, 1)
     prediction = ((guesses * lw.exp()).sum(-1) - y).square().sum((1, 2))
     elbo = torch.logsumexp(-(guesses - y.unsqueeze(-1)).abs(), -1).sum((1, 2))

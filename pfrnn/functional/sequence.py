@@ -11,7 +11,8 @@ from torch import Tensor
 from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
-from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, StepInfo
+from pfrnn.functional.linear import affine
+from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout, StepInfo
 
 Step = Callable[..., tuple[PFState, StepInfo]]
 Given = tuple[Tensor, Tensor]
@@ -33,6 +34,7 @@ def run_pf(
     bptt: int | None = None,
     particles: bool = True,
     belief: bool = False,
+    readout: Readout | None = None,
 ) -> FilterOutput:
     """Run a particle filter RNN over T steps.
 
@@ -50,6 +52,7 @@ def run_pf(
         bptt: cut the gradient of the carried state before every ``bptt``-th step; None never.
         particles: return all particles of every step (``hidden``).
         belief: return the weighted mean particle of every step.
+        readout: a linear head, whose outputs for every particle are returned (``read``).
 
     Returns:
         See :class:`FilterOutput`.
@@ -79,20 +82,28 @@ def run_pf(
         )
         infos.append(info)
         weight_list.append(state.log_weights)
-        if particles:
+        if particles or readout is not None:
             hidden.append(state.hidden)
         if belief:
             mean = mean_particle(state.hidden, state.log_weights)
             means.append(mean if mean.dtype == dtype else mean.to(dtype))
+    states = torch.stack(hidden) if hidden else None
     return FilterOutput(
-        torch.stack(hidden) if particles else None,
+        states if particles else None,
         torch.stack(weight_list),
         torch.stack([info.ancestors for info in infos]),
         torch.stack([info.ess for info in infos]),
         state,
         *pooled_statistics(infos),
         belief=torch.stack(means) if belief else None,
+        read=None if states is None or readout is None else read_particles(states, readout),
     )
+
+
+def read_particles(hidden: Tensor, readout: Readout) -> Tensor:
+    """Apply a linear head to particles: (T, ..., N, K, H) -> (T, ..., N, K, C)."""
+    flat = affine(hidden.flatten(-3, -2), *readout)
+    return flat.view(*flat.shape[:-2], *hidden.shape[-3:-1], flat.shape[-1])
 
 
 def time_slices(x: Tensor | None, steps: int) -> Sequence[Any]:

@@ -74,6 +74,13 @@ class StepInfo(NamedTuple):
     count: Tensor | None  # type: ignore[assignment]  # shadows tuple.count
 
 
+class Readout(NamedTuple):
+    """A linear head that a filter applies to every particle: weight (..., H, C), bias (..., C)."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
 class FilterOutput(NamedTuple):
     """The result of a filter over a sequence.
 
@@ -90,6 +97,7 @@ class FilterOutput(NamedTuple):
         step_variance: of the same shape.
         step_count: (T, ...).
         belief: (T, ..., N, H), the weighted mean particle, when asked for.
+        read: (T, ..., N, K, C), a linear head of every particle, when one was given.
     """
 
     hidden: Tensor | None
@@ -104,6 +112,7 @@ class FilterOutput(NamedTuple):
     step_variance: Tensor | None = None
     step_count: Tensor | None = None
     belief: Tensor | None = None
+    read: Tensor | None = None
 
 
 class RNNState(NamedTuple):

@@ -6,11 +6,8 @@ t - 1 and the next one begins by combining them. Gates are recomputed from the s
 noise comes again from the counter. What crosses the boundary (the carry): the gradient of the
 batch norm's output, the hidden state's gradient through the other gates, the cell's, the weights'.
 
-Gate gradients go to ``gates`` (M, slots, G H, P R), a ring over time, unit by unit with the
-programs' rows side by side (padding rows are zero), and the particles that they multiply to
-``inner`` (M, slots, 1 or 2, H, P R): h, and r * h of the GRU. From both,
-:mod:`pfrnn.kernels.weight_gradient` adds up the weights' gradient every few steps; tensor cores
-read float32 factors along the summed axis, hence this order.
+Gate gradients go to ``gates``, the particles that they multiply to ``inner``; from both,
+:mod:`pfrnn.kernels.weight_gradient` adds up the weights' gradient every few steps.
 """
 
 from __future__ import annotations
@@ -27,12 +24,14 @@ from pfrnn.kernels.backward_parts import (
     norm_gradient,
     product_columns,
     resampling_gradient,
+    scale_slope,
     scatter_columns,
     store_columns,
     store_gate,
     store_slab,
 )
 from pfrnn.kernels.elementary import sigmoid, tanh
+from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
 from pfrnn.kernels.tiles import activate, activate_slope
 
 
@@ -40,7 +39,7 @@ from pfrnn.kernels.tiles import activate, activate_slope
 @triton.jit(
     do_not_specialize=[
         "t", "slot", "slot_before", "cut", "T", "N", "P", "SLOTS", "x_t", "x_m",
-        "valid_t", "valid_m", "total_t", "total_m", "gl_t", "gl_m",
+        "valid_t", "valid_m", "total_t", "total_m", "gl_t", "gl_m", "gy_t", "gy_m",
     ]
 )  # fmt: skip
 def backward_kernel(
@@ -49,12 +48,12 @@ def backward_kernel(
     valid_, valid_t, valid_m, total_, total_t, total_m, gmean_, gvar_, given_t,
     gh_, gh_t, gh_m, gl_, gl_t, gl_m,
     gates_, inner_, dnorm_, dhid_, dcell_, dlw_, part_, sums_, dx_, dobs_,
-    t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps,
+    t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps, read_, dread_, gy_, gy_t, gy_m,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr,
     H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr,
-    BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
+    BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -69,23 +68,19 @@ def backward_kernel(
     m = tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP
-    slab = p * R + local
-    PR = P * R
+    slab, PR = p * R + local, P * R
     k = local % KP
     row = n * K + k
     live = (k < K) & (n < N)
     unit = tl.arange(0, HP)
     mask = (unit < H)[:, None] & live[None, :]
-    n2 = p * S + tl.arange(0, S)
-    k2 = tl.arange(0, KP)
+    n2, k2 = p * S + tl.arange(0, S), tl.arange(0, KP)
     row2 = n2[:, None] * K + k2[None, :]
     live2 = (k2 < K)[None, :] & (n2 < N)[:, None]
     inside = (k2 < K)[None, :] & (n2 >= 0)[:, None]
-    w = w_ + m * (G * B)
-    wt = wt_ + m * (G * B)
+    w, wt = w_ + m * (G * B), wt_ + m * (G * B)
     NK = N * K
-    here = m * (T + 1) * NK
-    carry = m * NK * H
+    here, carry = m * (T + 1) * NK, m * NK * H
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     # Barriers hold loads back, and few warps hide them: what is small is read long before its use.
     if not LAST:
@@ -102,8 +97,8 @@ def backward_kernel(
         # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
         dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0)
         if GL:
-            at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m + row2
-            dl_out = tl.load(at_gl, mask=live2, other=0.0)
+            at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m
+            dl_out = tl.load(at_gl + row2, mask=live2, other=0.0)
         if MODE != 0:
             source = tl.load(anc_ + nxt1 + row, mask=live, other=0) + (local // KP) * KP
         x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
@@ -153,11 +148,11 @@ def backward_kernel(
             eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
             ds = dn * noise_columns(eps_base, seed, step, t, row, unit, mask, NOISE, H, HP)
             if SOFTPLUS:
-                h = load_columns(h_base, row, unit, mask, H)
                 own = w + (c + 1) * B
-                scale = load_block(own, H, HP, BK)
-                scale = product_columns(scale, h, h_base, H, 1, row, live, own, H, HP, BK, PREC)
-                ds *= sigmoid(scale + input_columns(x, n2, N, (c + 1) * H, unit, E, H, KP))
+                ds *= scale_slope(
+                    own, h_base, row, unit, live, mask, x, n2, N, (c + 1) * H,
+                    E, H, HP, KP, BK, PREC,
+                )  # fmt: skip
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
         through = product_columns(
@@ -189,8 +184,7 @@ def backward_kernel(
         dh = load_columns(dhid_ + carry, row, unit, mask, H)
     if not LAST:
         keep = 1.0 - cut.to(tl.float32)
-        h_base = hidden_ + at1 * H
-        dx = dx_ + (m * T + before) * N * E
+        h_base, dx = hidden_ + at1 * H, dx_ + (m * T + before) * N * E
         # The weights: gradient of the unnormalised ones, from those of the resampled ones.
         dl *= keep
         if GL:
@@ -210,11 +204,13 @@ def backward_kernel(
         dh *= keep
         if GH:
             dh += load_columns(gh_ + before.to(tl.int64) * gh_t + m * gh_m, row, unit, mask, H)
+        if OUT != 0:
+            gy = gy_ + before.to(tl.int64) * gy_t + m * gy_m
+            dh = outputs_gradient(dh, gy, read_ + m * H * OUT, row, live, unit, H, OUT)
         if VALID:
             held = dh
         g: tl.constexpr = 0 if GRU else 2
-        block = load_block(w + g * B, H, HP, BK)
-        ahead = load_block(wt + g * B, H, HP, BK)
+        block, ahead = load_block(w + g * B, H, HP, BK), load_block(wt + g * B, H, HP, BK)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -225,6 +221,11 @@ def backward_kernel(
         if not GRU:
             bent = load_columns(cell_ + nxt1 * H, row, unit, mask, H)
             dc = load_columns(dcell_ + carry, row, unit, mask, H)
+        if OUT != 0:
+            add_weights_gradient(
+                dread_ + (m * P + p) * OUT * PARTS * HP, gy, gy_t, h, hidden_ + nxt1 * H,
+                row, unit, live, mask, t, T, FIRST, R, H, HP, OUT,
+            )  # fmt: skip
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
@@ -244,8 +245,7 @@ def backward_kernel(
             dc += dh * gate * (1.0 - bent * bent)
             grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
-            block = load_block(w + B, H, HP, BK)
-            other = load_block(wt + B, H, HP, BK)
+            block, other = load_block(w + B, H, HP, BK), load_block(wt + B, H, HP, BK)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
                 ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
@@ -254,8 +254,7 @@ def backward_kernel(
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
-            block = load_block(w, H, HP, BK)
-            ahead = load_block(wt, H, HP, BK)
+            block, ahead = load_block(w, H, HP, BK), load_block(wt, H, HP, BK)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
                 other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC

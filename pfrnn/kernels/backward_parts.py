@@ -11,6 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from pfrnn.kernels.elementary import sigmoid
 from pfrnn.kernels.philox import normal_tile
 from pfrnn.kernels.tiles import collect, matmul, mixture, total_pair
 
@@ -83,6 +84,18 @@ def product_columns(
             piece = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
             out += matmul(piece, part, PREC)
         return out
+
+
+@triton.jit
+def scale_slope(
+    w, h_base, row, unit, live, mask, x, n2, N, column, E: tl.constexpr, H: tl.constexpr,
+    HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Derivative of the noise's softplus scale, [HP, R], computed again from the particles."""
+    h = load_columns(h_base, row, unit, mask, H)
+    scale = load_block(w, H, HP, BK)
+    scale = product_columns(scale, h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+    return sigmoid(scale + input_columns(x, n2, N, column, unit, E, H, KP))
 
 
 @triton.jit

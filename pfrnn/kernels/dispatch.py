@@ -25,6 +25,8 @@ WAYS = ("auto", "fused", "compiled", "plain")
 MAX_PARTICLES = 128
 # A wider layer's weight blocks don't fit the shared memory at the tile sizes measured so far.
 MAX_UNITS = 128
+# A head with more outputs is applied outside the kernels: loops over them are unrolled.
+MAX_OUTPUTS = 4
 
 Run = Callable[..., FilterOutput]
 

@@ -13,13 +13,13 @@ from pfrnn.kernels.run_forward import Inputs, Saved, Shape, pack_weights, run_fo
 
 
 class FusedFilter(torch.autograd.Function):
-    """Outputs: hidden, log_weights, final cell; ancestors, ess, step means and variances."""
+    """Outputs: hidden, log_weights, final cell, y; ancestors, ess, step means and variances."""
 
     @staticmethod
     def forward(
         ctx: Any, plan: Plan, inputs: Inputs, projected: Tensor, hidden: Tensor,
         cell: Tensor | None, log_weights: Tensor, recurrent: Tensor, candidate: Tensor | None,
-        observation: Tensor, gain: Tensor, shift: Tensor,
+        observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """Run the filter over (T, M, N, ...)."""
         projected = inner_contiguous(projected)
@@ -27,9 +27,10 @@ class FusedFilter(torch.autograd.Function):
         shape = Shape(*projected.shape[:3], particles, units)
         weights = pack_weights(recurrent, candidate)
         fixed = (observation.contiguous(), gain.contiguous(), shift.contiguous())
+        read = None if readout is None else readout.contiguous()
         start = (hidden, cell, log_weights)
-        saved = run_forward(plan, inputs, shape, start, projected, weights, *fixed)
-        ctx.save_for_backward(*inputs, *saved, projected, weights, *fixed)
+        saved, y = run_forward(plan, inputs, shape, start, projected, weights, *fixed, read)
+        ctx.save_for_backward(*inputs, *saved, projected, weights, *fixed, read)
         ctx.plan, ctx.shape = plan, shape
         ctx.set_materialize_grads(False)
         last = None
@@ -41,7 +42,7 @@ class FusedFilter(torch.autograd.Function):
         ctx.mark_non_differentiable(ancestors, ess, mean, variance)
         return (
             saved.hidden[:, 1:].transpose(0, 1), saved.log_weights[:, 1:].transpose(0, 1), last,
-            ancestors, ess, mean, variance,
+            None if y is None else y.transpose(0, 1), ancestors, ess, mean, variance,
         )  # fmt: skip
 
     @staticmethod
@@ -51,13 +52,16 @@ class FusedFilter(torch.autograd.Function):
         inputs = Inputs(*tensors[: len(Inputs._fields)])
         saved = Saved(*tensors[len(inputs) : len(inputs) + len(Saved._fields)])
         projected, weights, *fixed = tensors[len(inputs) + len(saved) :]
-        ready = [None if g is None else inner_contiguous(g) for g in grads[:2]]
-        out = run_backward(
-            ctx.plan, inputs, ctx.shape, saved, projected, weights, *fixed, *ready, grads[2]
+        hidden, log_weights, read = (
+            None if g is None else inner_contiguous(g) for g in (*grads[:2], grads[3])
         )
+        out = run_backward(
+            ctx.plan, inputs, ctx.shape, saved, projected, weights, *fixed,
+            hidden, log_weights, grads[2], read,
+        )  # fmt: skip
         gru = ctx.plan.gru
         recurrent, candidate = unpack_weights(out.weights, gru)
         return (
             None, None, out.projected, out.hidden, None if gru else out.cell, out.log_weights,
-            recurrent, candidate, out.observation, out.gain, out.shift,
+            recurrent, candidate, out.observation, out.gain, out.shift, out.readout,
         )  # fmt: skip

@@ -9,8 +9,9 @@ Memory, member first so that the weight gradient needs no copies (all contiguous
 hidden (M, T+1, N, K, H) after resampling; cell (M, T+1, N, K, H) before resampling, gathered when
 it is read; log_weights (M, T+1, N, K); prior (M, T, N, K), log-weights before resampling; raw
 (M, T, N, K, H), the noisy candidate; ancestors (M, T+1, N, K), row 0 the identity; ess (M, T, N);
-part (M, 2, P, 2, HP), sums of two steps in turn; mean, variance (M, T, H). Blocks of weights, gate
-by gate: LSTM input, forget, output, candidate, scale; GRU update, reset, candidate, scale.
+part (M, 2, P, 2, HP), sums of two steps in turn; mean, variance (M, T, H); y (M, T, N, K, OUT), a
+head's outputs (:mod:`pfrnn.kernels.readout`). Blocks of weights, gate by gate: LSTM input, forget,
+output, candidate, scale; GRU update, reset, candidate, scale.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import triton.language as tl
 
 from pfrnn.kernels.elementary import sigmoid, softplus, tanh
 from pfrnn.kernels.philox import normal_tile
+from pfrnn.kernels.readout import store_outputs
 from pfrnn.kernels.tiles import (
     activate,
     draw,
@@ -99,11 +101,12 @@ def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,
     valid_, valid_t, valid_m, count_, count_t, count_m, gmean_, gvar_, given_t,
-    t, T, N, P, alpha, norm_eps,
+    t, T, N, P, alpha, norm_eps, read_, y_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
+    OUT: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
@@ -222,6 +225,9 @@ def forward_kernel(
             h = tl.gather(moved, source[:, None] + tl.zeros([R, HP], tl.int32), 0)
         else:
             h = moved
+        if OUT != 0:
+            y = y_ + (at - m * NK) * OUT
+            store_outputs(y, h, read_ + m * H * OUT, row, unit, live, H, OUT)
         store_tile(hidden_ + nxt * H, h, row, unit, mask, H)
         if HP > BK:
             tl.debug_barrier()

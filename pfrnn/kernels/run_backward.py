@@ -12,6 +12,7 @@ from torch import Tensor
 from pfrnn.kernels.backward import backward_kernel
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.readout import PARTS
 from pfrnn.kernels.run_forward import (
     Inputs,
     Saved,
@@ -37,12 +38,14 @@ class Gradients(NamedTuple):
     observation: Tensor
     gain: Tensor
     shift: Tensor
+    readout: Tensor | None
 
 
 def run_backward(
     plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, weights: Tensor,
-    observation: Tensor, gain: Tensor, shift: Tensor,
+    observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
     grad_hidden: Tensor | None, grad_log_weights: Tensor | None, grad_cell: Tensor | None,
+    grad_read: Tensor | None,
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
@@ -60,11 +63,12 @@ def run_backward(
     if plan.noise == 0:
         gates[:, :, -units:].zero_()
     inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
-    dhidden, dlw, sums, dobs, dweights, *own = zeroed(
+    outputs = 0 if grad_read is None else grad_read.shape[-1]
+    dhidden, dlw, sums, dobs, dweights, dread, *own = zeroed(
         projected,
         [tile, (members, 2, sequences, particles), (members, steps, 2, units),
          (members, count, padded), (members, tuning.shares, blocks, units, units),
-         *([] if plan.gru else [tile])],
+         (members, count, outputs, PARTS.value, padded), *([] if plan.gru else [tile])],
     )  # fmt: skip
     dcell = own[0] if own else dhidden
     if grad_cell is not None:
@@ -74,6 +78,7 @@ def run_backward(
         dx[..., (blocks - 1) * units : -1].zero_()
     gh, gh_t, gh_m = optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
+    gy, gy_t, gy_m = optional(grad_read, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, weights, saved.hidden)
     read = factors(plan, weights)
@@ -91,6 +96,8 @@ def run_backward(
             t=t, slot=t % slots, slot_before=(t - 1) % slots,
             cut=int(plan.bptt is not None and 0 < t < steps and t % plan.bptt == 0),
             T=steps, N=sequences, P=count, SLOTS=slots,
+            read_=dhidden if readout is None else readout,
+            dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
@@ -99,7 +106,8 @@ def run_backward(
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
     kinds = {(first, last): t for t, first, last in _launches(steps, tuning.split)}
-    key = ("backward", plan, units, particles, *sorted(kinds), gh is dhidden, gl is dhidden)
+    given = (gh is dhidden, gl is dhidden, outputs)
+    key = ("backward", plan, units, particles, *sorted(kinds), *given)
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
@@ -116,6 +124,7 @@ def run_backward(
     return Gradients(
         dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], in_order(dweights),
         in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
+        in_order(_halved(dread))[..., :units].transpose(1, 2) if outputs else None,
     )  # fmt: skip
 
 
@@ -135,6 +144,14 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
             yield t, True, False
         else:
             yield t, t == steps, t == 0
+
+
+def _halved(parts: Tensor) -> Tensor:
+    """Add the axis before the last up, one half to the other: one order of sums again."""
+    while parts.shape[-2] > 1:
+        half = parts.shape[-2] // 2
+        parts = parts[..., :half, :] + parts[..., half:, :]
+    return parts.squeeze(-2)
 
 
 def _add_weight_gradient(

@@ -133,8 +133,9 @@ def shared_arguments(plan: Plan, inputs: Inputs, weights: Tensor, dummy: Tensor)
 def run_forward(
     plan: Plan, inputs: Inputs, shape: Shape, start: tuple[Tensor, Tensor | None, Tensor],
     projected: Tensor, weights: Tensor, observation: Tensor, gain: Tensor, shift: Tensor,
-) -> Saved:  # fmt: skip
-    """Run all steps; returns what the outputs and the backward pass are made from."""
+    readout: Tensor | None,
+) -> tuple[Saved, Tensor | None]:  # fmt: skip
+    """Run all steps; returns what the outputs and the backward pass are made from, and y."""
     steps, members, sequences, particles, units = shape
     new = projected.new_empty
     tile = (members, steps + 1, sequences, particles)
@@ -164,6 +165,8 @@ def run_forward(
     wide = padded > constants["BK"] and plan.gru
     scratch = new(members, sequences, particles, units) if wide else hidden
     uniforms, u_t, u_m = optional(inputs.uniforms, hidden)
+    outputs = 0 if readout is None else readout.shape[-1]
+    y = None if readout is None else new(members, steps, sequences, particles, outputs)
     shared = shared_arguments(plan, inputs, weights, hidden)
 
     def launch(t: int, only_compile: bool = False) -> None:
@@ -174,15 +177,16 @@ def run_forward(
             count_=saved.count, count_t=saved.count.stride(0), count_m=saved.count.stride(1),
             **shared,
             t=max(t, 0), T=steps, N=sequences, P=count,
-            FIRST=t < 0, LAST=t == steps - 1, **constants,
+            read_=hidden if readout is None else readout, y_=hidden if y is None else y,
+            FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
     # The first launch, those in between, the last one.
     kinds = sorted({-1, 0, steps - 1})
-    key = ("forward", plan, units, particles, len(kinds), projected.device)
+    key = ("forward", plan, units, particles, outputs, len(kinds), projected.device)
     compile_together(key, [functools.partial(launch, t, True) for t in kinds])
     for t in range(-1, steps):
         launch(t)
-    return saved
+    return saved, y

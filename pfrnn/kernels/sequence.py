@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
-from pfrnn.functional.sequence import check_lengths
-from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState
+from pfrnn.functional.sequence import check_lengths, read_particles
+from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
+from pfrnn.kernels.dispatch import MAX_OUTPUTS
 from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision
@@ -41,6 +42,7 @@ def run_pf_fused(
     bptt: int | None = None,
     particles: bool = True,
     belief: bool = False,
+    readout: Readout | None = None,
     precision: str = "tf32",
     tuning: Tuning | None = None,
 ) -> FilterOutput:
@@ -61,6 +63,8 @@ def run_pf_fused(
         bptt: cut the gradient of the carried state before every ``bptt``-th step.
         particles: whether ``hidden`` is returned.
         belief: whether the mean particle of each step is returned.
+        readout: a linear head: ``read`` is returned. Up to four outputs are computed inside the
+            kernels, without the bias; more by torch, from the particles.
         precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
             bf16 is refused on a GPU without PFRNN_BF16=1: not yet run on one in its present form.
         tuning: tile sizes; None takes the measured ones.
@@ -78,7 +82,8 @@ def run_pf_fused(
             projected.unsqueeze(1), PFState(*(_lead(x, 0) for x in state)), _lead(noise, 1),
             _lead(uniforms, 1), type(weights)(*(_lead(x, 0) for x in weights)), switches,
             statistics=_lead_given(statistics), valid=_lead(valid, 1), bptt=bptt,
-            particles=particles, belief=belief, precision=precision, tuning=tuning,
+            particles=particles, belief=belief, readout=_lead_head(readout), precision=precision,
+            tuning=tuning,
         )  # fmt: skip
         return _drop_lead(output)
     gru = hasattr(weights, "candidate")
@@ -89,9 +94,21 @@ def run_pf_fused(
         uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None
     inputs = _inputs(noise, uniforms if plan.mode else None, statistics, valid)
     blocks = _blocks(weights, gru)
-    hidden, log_weights, cell, ancestors, ess, mean, variance = FusedFilter.apply(
-        plan, inputs, projected, state.hidden, state.cell, state.log_weights, *blocks
+    fits = readout is not None and readout.weight.shape[-1] <= MAX_OUTPUTS
+    hidden, log_weights, cell, read, ancestors, ess, mean, variance = FusedFilter.apply(
+        plan,
+        inputs,
+        projected,
+        state.hidden,
+        state.cell,
+        state.log_weights,
+        *blocks,
+        readout.weight if fits else None,
     )
+    if readout is not None and not fits:
+        read = read_particles(hidden, readout)
+    elif readout is not None and readout.bias is not None:
+        read = read + readout.bias[:, None, None, :]
     final = PFState(hidden[-1], cell, log_weights[-1])
     pooled: tuple[Tensor | None, ...] = (None,) * 6
     if plan.norm and not plan.given:
@@ -105,6 +122,7 @@ def run_pf_fused(
         final,
         *pooled,
         mean_particle(hidden, log_weights) if belief else None,
+        read,
     )
 
 
@@ -179,8 +197,12 @@ def _lead_given(statistics: Given | None) -> Given | None:
     return statistics[0].unsqueeze(-2), statistics[1].unsqueeze(-2)
 
 
-_TIMED = {"hidden", "log_weights", "ancestors", "ess", "belief", "step_mean", "step_variance",
-          "step_count"}  # fmt: skip
+def _lead_head(readout: Readout | None) -> Readout | None:
+    return None if readout is None else Readout(*(_lead(x, 0) for x in readout))
+
+
+_TIMED = {"hidden", "log_weights", "ancestors", "ess", "belief", "read", "step_mean",
+          "step_variance", "step_count"}  # fmt: skip
 
 
 def _drop_lead(output: FilterOutput) -> FilterOutput:

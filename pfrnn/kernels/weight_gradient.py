@@ -3,6 +3,10 @@
 Each program owns one block (gate, tile) of one member and a fixed share of the rows; it adds a few
 time steps to its partial sum in memory. Shares and order are the same for every population, so the
 sums have the same bits whoever shares the block.
+
+The backward kernel stores ``gates`` (M, slots, G H, P R), a ring over time, unit by unit with the
+programs' rows side by side (padding rows are zero), and ``inner`` (M, slots, 1 or 2, H, P R): h,
+and r * h of the GRU. Tensor cores read float32 factors along the summed axis, hence this order.
 """
 
 from __future__ import annotations

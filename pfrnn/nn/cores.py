@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pfrnn.functional.batch_norm import Statistics
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import run_pf
-from pfrnn.functional.types import FilterOutput, PFState, RNNOutput, RNNSwitches
+from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RNNSwitches
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.cells import PFGRUCell, PFLSTMCell
 from pfrnn.nn.options import CellOptions
@@ -50,6 +50,7 @@ class CoreOutput(NamedTuple):
     Attributes:
         belief: (T', ..., N, H), hidden state or mean particle; None where nobody needs the latter.
         particles: (T', ..., N, K, H) or None.
+        read: (T', ..., N, K, C), a linear head of every particle, or None.
         log_weights: (T', ..., N, K) or None.
         ess: (T, ..., N) or None.
         ancestors: (T, ..., N, K) or None.
@@ -62,6 +63,7 @@ class CoreOutput(NamedTuple):
     ess: Tensor | None = None
     ancestors: Tensor | None = None
     statistics: Statistics | None = None
+    read: Tensor | None = None
 
 
 class PlainCore(nn.Module):
@@ -104,7 +106,7 @@ class ParticleCore(nn.Module):
         options: the cell's.
         bptt: steps between cuts of the gradient.
         keep_particles: whether the particles are returned.
-        mean: whether the mean particle is; without it the particles must be.
+        mean: whether the mean particle is; without it the particles must be, or be read out.
     """
 
     def __init__(
@@ -128,9 +130,18 @@ class ParticleCore(nn.Module):
         self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
 
     def forward(
-        self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
+        self,
+        x: Tensor,
+        valid: Tensor | None,
+        randomness: Randomness | None,
+        last: bool,
+        readout: Readout | None = None,
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's particles only.
+
+        With a linear head ``read`` is returned instead of the particles: their states need not
+        leave the loop. Dropout lies between particles and head, so that with it the particles are
+        returned all the same.
 
         Raises:
             ValueError: there is no randomness: a filter without noise would be another model.
@@ -138,6 +149,9 @@ class ParticleCore(nn.Module):
         if randomness is None or randomness.normal is None:
             raise ValueError("a particle core needs its random numbers, got None")
         cell, dropout = self.cell, randomness.dropout
+        if dropout is not None or last:
+            readout = None
+        kept = self.keep_particles and readout is None
         given = None
         if cell.running is not None and not self.training:
             given = cell.running.given(len(x))
@@ -151,8 +165,9 @@ class ParticleCore(nn.Module):
             statistics=given,
             valid=valid,
             bptt=self.bptt,
-            particles=(self.keep_particles or dropout is not None) and not last,
+            particles=(kept or dropout is not None) and not last,
             belief=self.mean and dropout is None and not last,
+            readout=readout,
         )
         if last:
             final = output.final
@@ -168,11 +183,12 @@ class ParticleCore(nn.Module):
             belief = mean_particle(particles, log_weights)
         return CoreOutput(
             belief,
-            particles if self.keep_particles else None,
+            particles if kept else None,
             log_weights,
             output.ess,
             output.ancestors,
             _statistics(output),
+            output.read,
         )
 
     def _initial(self, x: Tensor, randomness: Randomness) -> PFState:

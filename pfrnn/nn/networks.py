@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import Statistics
-from pfrnn.functional.types import RNNSwitches
+from pfrnn.functional.types import Readout, RNNSwitches
 from pfrnn.nn.cores import ParticleCore, PlainCore, Randomness
 from pfrnn.nn.encoders import Affine, LocalizationEncoder, TokenEncoder, VectorEncoder
 from pfrnn.nn.options import CellOptions
@@ -74,11 +74,7 @@ class ExperimentNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         self.encoder = _encoder(spec)
-        # A linear head of the mean particle is the mean of the particles' heads. At many steps that
-        # is far cheaper: the particles are the largest tensor, and are then read by the head alone.
-        self.mean_of_heads = (
-            spec.kind == "particle" and spec.layers == 1 and spec.task != "classification"
-        )
+        self.mean_of_heads = mean_of_heads(spec)
         self.core: ParticleCore | PlainCore
         if spec.kind == "particle":
             self.core = ParticleCore(
@@ -125,8 +121,12 @@ class ExperimentNetwork(nn.Module):
         if len(x) > self.spec.max_length:
             raise ConfigError(f"expected at most {self.spec.max_length} steps, got {len(x)}")
         last = self.spec.task == "classification"
-        output = self.core(self.encoder(x), valid, randomness, last)
-        particles = None
+        if self.mean_of_heads:
+            head = Readout(self.head[-1].weight, self.head[-1].bias)
+            output = self.core(self.encoder(x), valid, randomness, last, head)
+        else:
+            output = self.core(self.encoder(x), valid, randomness, last)
+        particles = output.read
         if output.particles is not None:
             sequences, count = output.particles.shape[-3:-1]
             flat = self.read_out(output.particles.flatten(-3, -2))
@@ -143,6 +143,15 @@ class ExperimentNetwork(nn.Module):
             output.ancestors,
             output.statistics,
         )
+
+
+def mean_of_heads(spec: NetworkSpec) -> bool:
+    """Whether the prediction is the mean of the particles' heads.
+
+    With a linear head that is the head of the mean particle. At many steps it is far cheaper: the
+    particles are the largest tensor, and are then read by the head alone, inside a fused loop.
+    """
+    return spec.kind == "particle" and spec.layers == 1 and spec.task != "classification"
 
 
 def _encoder(spec: NetworkSpec) -> VectorEncoder | TokenEncoder | LocalizationEncoder:

@@ -2,7 +2,8 @@
 
 The unit is a tile: one float32 number for every time step, sequence, particle and hidden unit of
 a member. The fused path's six tiles are measured (0.27 GiB a member at batch 64, T = 100, K = 30,
-H = 64 on one H200, docs/performance.md). The others are counted: what autograd saves for one step
+H = 64 on one H200, docs/performance.md), with a head outside the kernels; one inside saves the
+hidden states' gradient, a tile. The others are counted: what autograd saves for one step
 on a CPU (PF-LSTM 13.0 to 14.4 tiles, PF-GRU 10.0 to 10.4, LSTM 12.7 to 14.8, GRU 9.3 to 10.7) and
 the gradients that its backward holds beside them.
 """
@@ -14,7 +15,8 @@ import os
 import torch
 
 from pfrnn.errors import ConfigError
-from pfrnn.nn.networks import NetworkSpec
+from pfrnn.kernels.dispatch import MAX_OUTPUTS
+from pfrnn.nn.networks import NetworkSpec, mean_of_heads
 
 # Sets the room on any device, in GiB; for tests, and to leave memory to others.
 VARIABLE = "PFRNN_MEMORY_LIMIT"
@@ -26,6 +28,8 @@ TILES = {
     ("plain", "lstm"): 19.0,
     ("plain", "gru"): 15.0,
 }
+# The gradient of all hidden states, which isn't made where the head is inside the kernels.
+_READ_OUT = 1.0
 # Encoded inputs, their gradient, and the share of the inputs before the recurrence.
 _ENCODED = 4
 # Values, running means, best values, gradients, the update's temporaries.
@@ -54,9 +58,17 @@ def member_bytes(
     kind = "fused" if name == "fused" else spec.kind
     cell = steps * sequences * spec.hidden * max(spec.particles, 1)
     inputs = steps * sequences * (spec.inputs + _ENCODED * spec.encoder)
-    numbers = TILES[kind, spec.cell] * cell + inputs
+    tiles = TILES[kind, spec.cell]
+    if name == "fused" and reads_out(spec):
+        tiles -= _READ_OUT
+    numbers = tiles * cell + inputs
     step = numbers * (2 if graphs else 1)
     return int(_MARGIN * _FLOAT * (step + _PARAMETERS * parameters))
+
+
+def reads_out(spec: NetworkSpec) -> bool:
+    """Whether a training step's head is applied in the fused loop, and no particles leave it."""
+    return mean_of_heads(spec) and spec.dropout == 0 and spec.outputs <= MAX_OUTPUTS
 
 
 def room(device: torch.device, held: int = 0) -> int | None:

@@ -1,10 +1,11 @@
 """Compile what a training step launches, for a GPU that isn't there.
 
-``python -m tests.kernels.compiled_only pf_lstm 90 tf32 64`` (cell, compute capability, precision,
-units) runs a step of a small population on the CPU with every launch replaced by Triton's own
-warm-up, which compiles with its bundled ptxas and launches nothing. Prints one JSON line: the bytes
-of shared memory of each kernel; the number of programs after that step; and after steps of other
-batches and populations; descriptors of shared memory that ptxas got wrong.
+``python -m tests.kernels.compiled_only pf_lstm 90 tf32 64 1`` (cell, compute capability, precision,
+units, outputs of a head inside the kernels: 0 without one) runs a step of a small population on the
+CPU with every launch replaced by Triton's own warm-up, which compiles with its bundled ptxas and
+launches nothing. Prints one JSON line: the bytes of shared memory of each kernel; the number of
+programs after that step; and after steps of other batches and populations; descriptors of shared
+memory that ptxas got wrong.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from pfrnn.functional.types import FilterSwitches
+from pfrnn.functional.types import FilterSwitches, Readout
 from pfrnn.kernels.noise import noise_key
 from pfrnn.kernels.sequence import run_pf_fused
-from tests.kernels.filter_cases import Case, draw
+from tests.kernels.filter_cases import Case, draw, read_out
 from tests.kernels.machine_code import disassembled, lost_zeros
 
 STEPS, MEMBERS, SEQUENCES, PARTICLES = 2, 2, 4, 30
@@ -88,7 +89,7 @@ def zeroed() -> None:
     torch.Tensor.new_empty = torch.Tensor.new_zeros
 
 
-def step(gru: bool, members: int, sequences: int, precision: str, units: int) -> None:
+def step(gru: bool, members: int, sequences: int, precision: str, units: int, outputs: int) -> None:
     """A training step's launches: projected inputs lie as a population's do, members first."""
     drawn = draw(Case(gru, STEPS, members, sequences, PARTICLES, units, "cpu"))
     weights = type(drawn.weights)(
@@ -96,22 +97,24 @@ def step(gru: bool, members: int, sequences: int, precision: str, units: int) ->
     )
     projected = drawn.projected.transpose(0, 1).contiguous().transpose(0, 1)
     key = noise_key(list(range(members)), 1, "cpu")
+    readout = Readout(read_out(drawn, outputs).weight.requires_grad_()) if outputs else None
     output = run_pf_fused(
         projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches(),
-        precision=precision,
+        precision=precision, particles=readout is None, readout=readout,
     )  # fmt: skip
-    (output.hidden.sum() + output.log_weights.sum()).backward()
+    found = output.hidden if output.read is None else output.read
+    (found.sum() + output.log_weights.sum()).backward()
 
 
-def main(cell: str, capability: str, precision: str, units: str) -> None:
+def main(cell: str, capability: str, precision: str, units: str, outputs: str) -> None:
     programs = compile_only(int(capability))
     zeroed()
     gru = cell == "pf_gru"
-    step(gru, MEMBERS, SEQUENCES, precision, int(units))
+    step(gru, MEMBERS, SEQUENCES, precision, int(units), int(outputs))
     once = len(programs)
     # An odd last batch; one whose strides are multiples of 16; a single member; an odd number.
     for members, sequences in ((MEMBERS, 3), (MEMBERS, 8), (1, SEQUENCES), (3, 5)):
-        step(gru, members, sequences, precision, int(units))
+        step(gru, members, sequences, precision, int(units), int(outputs))
     wrong = wrong_descriptors(programs)
     print(json.dumps([shared_memory(programs), once, len(programs), wrong]))
 

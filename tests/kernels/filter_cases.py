@@ -12,7 +12,7 @@ from pfrnn.functional import resampling
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import run_pf
-from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState
+from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
 from pfrnn.kernels.sequence import run_pf_fused
 
 
@@ -66,6 +66,14 @@ def draw(case: Case) -> Drawn:
     return Drawn(projected, state, normal(case.steps, *tile, h), uniforms, weights)
 
 
+def read_out(drawn: Drawn, outputs: int) -> Readout:
+    """A linear head, one a member."""
+    generator, shape = torch.Generator().manual_seed(7), drawn.weights.observation.shape
+    weight = torch.randn(*shape, outputs, generator=generator)
+    bias = torch.randn(*shape[:-1], outputs, generator=generator)
+    return Readout(weight.to(drawn.noise.device), bias.to(drawn.noise.device))
+
+
 class Outcome(NamedTuple):
     values: dict[str, Tensor]
     gradients: dict[str, Tensor]
@@ -84,14 +92,23 @@ def evaluate(
     switches: FilterSwitches,
     fused: bool,
     ancestors: Tensor | None = None,
+    outputs: int = 0,
     **options: Any,
 ) -> Outcome:
-    """Run one path, differentiate a fixed random functional of all its outputs."""
+    """Run one path, differentiate a fixed random functional of all its outputs.
+
+    With ``outputs`` a linear head is read out. Without the particles the functional leaves out the
+    final state too, so that no gradient of the hidden states reaches the kernels.
+    """
     dtype = torch.float32 if fused else torch.float64
     x = _leaves(drawn, dtype)
     state = PFState(x["hidden"], x.get("cell"), x["log_weights"])
     weights = type(drawn.weights)(**{k: x[k] for k in drawn.weights._fields if k in x})
     noise, uniforms = drawn.noise.to(dtype), drawn.uniforms.to(dtype)
+    if outputs:
+        head = read_out(drawn, outputs)
+        x |= {k: v.to(dtype).requires_grad_() for k, v in head._asdict().items()}
+        options["readout"] = Readout(x["weight"], x["bias"])
     if fused:
         out = run_pf_fused(x["projected"], state, noise, uniforms, weights, switches, **options)
     else:
@@ -107,9 +124,12 @@ def evaluate(
         "hidden": out.hidden,
         "log_weights": out.log_weights,
         "final_hidden": out.final.hidden,
+        "final_cell": out.final.cell,
+        "read": out.read,
     }
-    if out.final.cell is not None:
-        values["final_cell"] = out.final.cell
+    if not options.get("particles", True):
+        values |= dict.fromkeys(("final_hidden", "final_cell"))
+    values = {name: value for name, value in values.items() if value is not None}
     for name, value in values.items():
         weight = torch.randn(value.shape, generator=generator, dtype=torch.float64)
         factor = 0.2 if name == "log_weights" else 1.0

@@ -28,21 +28,22 @@ KERNELS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cell", "capability", "precision", "units"),
+    ("cell", "capability", "precision", "units", "outputs"),
     [
-        ("pf_lstm", "90", "tf32", 64),
-        ("pf_gru", "89", "tf32", 64),
-        ("pf_lstm", "90", "bf16", 64),
-        ("pf_gru", "90", "bf16", 64),
+        ("pf_lstm", "90", "tf32", 64, 0),
+        ("pf_lstm", "90", "tf32", 64, 1),
+        ("pf_gru", "89", "tf32", 64, 1),
+        ("pf_lstm", "90", "bf16", 64, 4),
+        ("pf_gru", "90", "bf16", 64, 0),
         # The widest layer; factors of 128 units fill the shared memory.
-        ("pf_lstm", "90", "tf32", 128),
+        ("pf_lstm", "90", "tf32", 128, 4),
     ],
 )
 def test_a_training_step_compiles(
-    cell: str, capability: str, precision: str, units: int, tmp_path: Path
+    cell: str, capability: str, precision: str, units: int, outputs: int, tmp_path: Path
 ) -> None:
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    arguments = [cell, capability, precision, str(units)]
+    arguments = [cell, capability, precision, str(units), str(outputs)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.compiled_only", *arguments],
         cwd=ROOT,

@@ -75,6 +75,31 @@ def test_the_prediction_is_the_head_of_the_mean_particle(tmp_path, text, layers,
     torch.testing.assert_close(output.prediction, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dropped", [False, True])
+def test_particles_leave_the_loop_only_where_dropout_follows(tmp_path, dropped):
+    """Elsewhere the loop applies a linear head itself, and hands out each particle's prediction."""
+    _, path = world(tmp_path, "toy_regression", "pf_lstm")
+    network, spec = path.network, path.spec
+    run, asked = network.core.run, {}
+
+    def watched(*arguments, **options):
+        asked.update(options)
+        return run(*arguments, **options)
+
+    network.core.run = watched
+    sizes = (5, 3, spec.particles)
+    factors = torch.ones(*sizes, spec.hidden) if dropped else None
+    normal = torch.randn(*sizes, spec.hidden)
+    output = network(
+        torch.randn(5, 3, spec.inputs), None, Randomness(normal, torch.rand(sizes), None, factors)
+    )
+    assert asked["particles"] == dropped
+    assert (asked["readout"] is None) == dropped
+    assert output.particles.shape == (*sizes, spec.outputs)
+    mean = (output.log_weights.exp()[..., None] * output.particles).sum(-2)
+    torch.testing.assert_close(output.prediction, mean)
+
+
 def test_population_of_token_encoders_is_each_members_own_table():
     modules = [TokenEncoder(5, 3) for _ in range(2)]
     tokens = torch.randint(0, 5, (4, 2, 6))

@@ -1,0 +1,28 @@
+"""The benchmark's step with its head inside the kernels and outside: one loss, one gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
+
+from bench.step_models import Size, filter_loss, weights_of
+from pfrnn.kernels.noise import noise_key
+
+
+@pytest.mark.parametrize("cell", ["pf_lstm", "pf_gru"])
+def test_both_heads_give_one_step(device, cell):
+    torch.manual_seed(0)
+    members, steps, batch = 2, 2, 3
+    size = Size(cell, members, steps, batch, 4, 16, "ieee", 3, 8)
+    parameters = weights_of(size, members, device)
+    x = torch.randn(steps, members, batch, 3, device=device)
+    y = torch.randn(members, steps, batch, device=device)
+    key = noise_key([1, 2], 1, device)
+    found = []
+    for head in ("fused", "product"):
+        loss = filter_loss(size._replace(head=head), parameters, x, y, key, None)
+        found.append([loss, *torch.autograd.grad(loss.sum(), list(parameters.values()))])
+    for inside, outside in zip(*found, strict=True):
+        torch.testing.assert_close(inside, outside, rtol=1e-4, atol=1e-5)
