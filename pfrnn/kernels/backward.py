@@ -30,6 +30,7 @@ from pfrnn.kernels.backward_parts import (
     store_gate,
     store_slab,
 )
+from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
 from pfrnn.kernels.tiles import activate, activate_slope
@@ -51,9 +52,9 @@ def backward_kernel(
     t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps, read_, dread_, gy_, gy_t, gy_m,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
-    VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr,
-    H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr,
-    BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr,
+    VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
+    HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
+    PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -64,14 +65,12 @@ def backward_kernel(
     E: tl.constexpr = G * H + 1
     B: tl.constexpr = H * H
     INNER: tl.constexpr = 2 if GRU else 1
-    p = tl.program_id(0)
-    m = tl.program_id(1).to(tl.int64)
+    p, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP
     slab, PR = p * R + local, P * R
-    k = local % KP
-    row = n * K + k
-    live = (k < K) & (n < N)
+    row = n * K + local % KP
+    live = (local % KP < K) & (n < N)
     unit = tl.arange(0, HP)
     mask = (unit < H)[:, None] & live[None, :]
     n2, k2 = p * S + tl.arange(0, S), tl.arange(0, KP)
@@ -81,6 +80,8 @@ def backward_kernel(
     w, wt = w_ + m * (G * B), wt_ + m * (G * B)
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
+    let_next_begin(EARLY)
+    # What no backward launch writes comes first, while the launch before this one may still run.
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     # Barriers hold loads back, and few warps hide them: what is small is read long before its use.
     if not LAST:
@@ -90,12 +91,9 @@ def backward_kernel(
         x1 = x_ + before.to(tl.int64) * x_t + m * x_m
         obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
         dobs_at = dobs_ + (m * P + p) * HP + unit
-        dobs = tl.load(dobs_at)
         anc = tl.load(anc_ + nxt1 + row2, mask=live2, other=0)
         new_lw = tl.load(lw_ + nxt1 + row2, mask=live2, other=-1e30)
         lw = tl.load(prior_ + (at1 - m * NK) + row2, mask=live2, other=-1e30)
-        # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
-        dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0)
         if GL:
             at_gl = gl_ + before.to(tl.int64) * gl_t + m * gl_m
             dl_out = tl.load(at_gl + row2, mask=live2, other=0.0)
@@ -112,11 +110,24 @@ def backward_kernel(
             mean1, var1 = load_statistics(
                 gmean_ + given1, gvar_ + given1, mean_, var_, (m * T + before) * H, unit, H, GIVEN
             )
-    seed = tl.load(seed_ + m) if NOISE == 2 else 0
-    step = tl.load(step_) if NOISE == 2 else 0
+    c: tl.constexpr = 2 if GRU else 3
     if not FIRST:
         at = here + t.to(tl.int64) * NK
         raw = load_columns(raw_ + (at - m * NK) * H, row, unit, mask, H)
+        if NOISE != 0:
+            given_eps = noise_ + t.to(tl.int64) * noise_t + m * noise_m
+            eps = noise_columns(given_eps, seed_ + m, step_, t, row, unit, mask, NOISE, H, HP)
+        block = load_block(wt + c * B, H, HP, BK)
+        if GRU:
+            ahead = load_block(w + B, H, HP, BK)
+        elif NOISE != 0:
+            last = load_block(wt + (c + 1) * B, H, HP, BK)
+    wait_for_previous(EARLY)
+    if not LAST:
+        dobs = tl.load(dobs_at)
+        # Two buffers in turn: threads that hold copies of a weight must all read before one writes.
+        dl = tl.load(dlw_ + (m * 2 + t % 2) * NK + row2, mask=live2, other=0.0)
+    if not FIRST:
         dn = load_columns(dnorm_ + carry, row, unit, mask, H)
         if NORM:
             given = m * H + t.to(tl.int64) * given_t
@@ -135,18 +146,10 @@ def backward_kernel(
             dn = tl.where(mask, dn, 0.0)
         gates = gates_ + (m * SLOTS + slot) * (G * H) * PR
         dx = dx_ + (m * T + t) * N * E
-        x = x_ + t.to(tl.int64) * x_t + m * x_m
-        h_base = hidden_ + at * H
-        c: tl.constexpr = 2 if GRU else 3
-        block = load_block(wt + c * B, H, HP, BK)
-        if GRU:
-            ahead = load_block(w + B, H, HP, BK)
-        elif NOISE != 0:
-            last = load_block(wt + (c + 1) * B, H, HP, BK)
+        x, h_base = x_ + t.to(tl.int64) * x_t + m * x_m, hidden_ + at * H
         store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, BK, G)
         if NOISE != 0:
-            eps_base = noise_ + t.to(tl.int64) * noise_t + m * noise_m
-            ds = dn * noise_columns(eps_base, seed, step, t, row, unit, mask, NOISE, H, HP)
+            ds = dn * eps
             if SOFTPLUS:
                 own = w + (c + 1) * B
                 ds *= scale_slope(

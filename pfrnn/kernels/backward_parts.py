@@ -40,13 +40,14 @@ def input_columns(base, n2, N, column, unit, E: tl.constexpr, H: tl.constexpr, K
 
 @triton.jit
 def noise_columns(
-    base, seed, step, t, row, unit, mask, NOISE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr
+    base, seed_, step_, t, row, unit, mask, NOISE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr
 ):
-    """Noise of a step, [HP, R]: given, or drawn; 0 outside the mask."""
+    """Noise of a step, [HP, R]: given, or drawn for the seed and step that lie in memory."""
     if NOISE == 1:
         return load_columns(base, row, unit, mask, H)
     else:
-        return tl.where(mask, tl.trans(normal_tile(seed, step, t, row, H, HP)), 0.0)
+        drawn = normal_tile(tl.load(seed_), tl.load(step_), t, row, H, HP)
+        return tl.where(mask, tl.trans(drawn), 0.0)
 
 
 @triton.jit

@@ -34,6 +34,8 @@ class Tuning(NamedTuple):
         forward_warps: of the forward kernel; likewise the others.
         ring: time steps of gate gradients kept until the weights' gradient is added up.
         shares: partial sums of the weights' gradient a block.
+        forward_early: whether a forward launch may begin while the one before it ends, where the
+            card can (:mod:`pfrnn.kernels.early`); likewise a backward launch.
     """
 
     forward_rows: int = 64
@@ -51,6 +53,8 @@ class Tuning(NamedTuple):
     weight_rows: int = 64
     ring: int = 17
     shares: int = 8
+    forward_early: bool = True
+    backward_early: bool = True
 
 
 class Plan(NamedTuple):

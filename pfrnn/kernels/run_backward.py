@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
+from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.readout import PARTS
@@ -82,8 +83,10 @@ def run_backward(
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, weights, saved.hidden)
     read = factors(plan, weights)
+    overlapping = tuning.backward_early and can_begin_early(projected.device)
 
     def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
+        early = overlapping and t < steps
         backward_kernel.run(
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
@@ -98,6 +101,7 @@ def run_backward(
             T=steps, N=sequences, P=count, SLOTS=slots,
             read_=dhidden if readout is None else readout,
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
+            EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.together import compile_together
@@ -169,6 +170,8 @@ def run_forward(
     y = None if readout is None else new(members, steps, sequences, particles, outputs)
     shared = shared_arguments(plan, inputs, weights, hidden)
 
+    overlapping = plan.tuning.forward_early and can_begin_early(projected.device)
+
     def launch(t: int, only_compile: bool = False) -> None:
         forward_kernel.run(
             hidden, cell, log_weights, saved.raw, saved.prior, part, saved.mean, saved.variance,
@@ -178,6 +181,7 @@ def run_forward(
             **shared,
             t=max(t, 0), T=steps, N=sequences, P=count,
             read_=hidden if readout is None else readout, y_=hidden if y is None else y,
+            EARLY=overlapping and t >= 0, launch_pdl=overlapping and t >= 0,
             FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
             grid=(count, members), warmup=only_compile,

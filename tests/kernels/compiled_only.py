@@ -5,7 +5,7 @@ units, outputs of a head inside the kernels: 0 without one) runs a step of a sma
 CPU with every launch replaced by Triton's own warm-up, which compiles with its bundled ptxas and
 launches nothing. Prints one JSON line: the bytes of shared memory of each kernel; the number of
 programs after that step; and after steps of other batches and populations; descriptors of shared
-memory that ptxas got wrong.
+memory that ptxas got wrong; kernels that may begin before the launch in front of them has ended.
 """
 
 from __future__ import annotations
@@ -72,6 +72,24 @@ def shared_memory(programs: dict[str, Any]) -> dict[str, int]:
     return found
 
 
+def early(programs: dict[str, Any]) -> list[str]:
+    """Kernels of which a program may begin before the launch in front of it has ended.
+
+    Raises:
+        ValueError: one that begins early doesn't wait, or one that waits begins like any other.
+    """
+    found = set()
+    for name, kernel in programs.items():
+        begins = bool(kernel.metadata.launch_pdl)
+        text = kernel.asm["ptx"]
+        for word in ("griddepcontrol.wait", "griddepcontrol.launch_dependents"):
+            if (word in text) != begins:
+                raise ValueError(f"{name}: launched early is {begins}, but not so {word}")
+        if begins:
+            found.add(name.split()[0])
+    return sorted(found)
+
+
 def wrong_descriptors(programs: dict[str, Any]) -> list[str]:
     """What :func:`lost_zeros` finds in any of them."""
     found = []
@@ -116,7 +134,7 @@ def main(cell: str, capability: str, precision: str, units: str, outputs: str) -
     for members, sequences in ((MEMBERS, 3), (MEMBERS, 8), (1, SEQUENCES), (3, 5)):
         step(gru, members, sequences, precision, int(units), int(outputs))
     wrong = wrong_descriptors(programs)
-    print(json.dumps([shared_memory(programs), once, len(programs), wrong]))
+    print(json.dumps([shared_memory(programs), once, len(programs), wrong, early(programs)]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+"""Letting a launch begin while the one before it ends: dependent launches, on Hopper and later.
+
+A filter is a chain of short kernels, each waiting for all of the one before. With CUDA's
+programmatic dependent launch a kernel's programs may start as soon as all of the previous one's
+have: they compute addresses, read what no step changes, draw their noise, and only then wait for
+the previous launch to end, whose writes they then see. What a previous launch writes is read and
+written after the wait, never before; so numbers don't change, only times do.
+
+The first launch of a chain begins as any kernel does, after everything before it. Later ones may
+therefore read, before their wait, whatever was finished when the chain began.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from pfrnn.kernels.dispatch import interpreted
+
+# Compute capability from which the hardware can.
+_HOPPER = 90
+
+
+@triton.jit
+def let_next_begin(EARLY: tl.constexpr):
+    """Allow the next launch's programs to start once all of this one's have come here."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_previous(EARLY: tl.constexpr):
+    """Wait until the previous launch has ended and its writes are seen."""
+    if EARLY:
+        gdc_wait()
+
+
+def can_begin_early(device: torch.device) -> bool:
+    """Whether kernels for ``device`` may be launched so.
+
+    Without a GPU the answer is for the one that kernels are compiled for.
+    """
+    if interpreted():
+        return False
+    if device.type == "cuda":
+        return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
+    target = triton.runtime.driver.active.get_current_target()
+    return bool(target.backend == "cuda" and target.arch >= _HOPPER)
