@@ -96,8 +96,8 @@ def watched(waits: bool = True) -> Iterator[Watch]:
     with (
         mock.patch.object(InterpreterBuilder, "create_masked_load", watched_load),
         mock.patch.object(InterpreterBuilder, "create_masked_store", watched_store),
-        mock.patch.object(run_forward, "can_begin_early", lambda device: True),
-        mock.patch.object(run_backward, "can_begin_early", lambda device: True),
+        mock.patch.object(run_forward, "can_begin_early", return_value=True),
+        mock.patch.object(run_backward, "can_begin_early", return_value=True),
         mock.patch.object(early, "gdc_launch_dependents", watch.begin),
         mock.patch.object(early, "gdc_wait", watch.wait),
         mock.patch.object(run_forward, "forward_kernel", mock.Mock(run=watch.launch(forward.run))),
@@ -138,7 +138,8 @@ def test_nothing_that_the_chain_writes_is_touched_before_the_wait(gru, split):
         found = train(gru, case, tuning=tuning)
     assert watch.wrong == []
     # The backward launches do read before their wait, in both chains launches were watched.
-    assert watch.launches > 1 and watch.seen > 0
+    assert watch.launches > 1
+    assert watch.seen > 0
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
