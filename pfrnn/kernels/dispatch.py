@@ -125,7 +125,8 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
             (see :func:`pfrnn.kernels.plan.check_precision`).
 
     Raises:
-        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.
+        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be; a precision that
+            doesn't exist, or bf16 where it is refused.
     """
     asked = os.environ.get(VARIABLE, "auto")
     if asked not in WAYS:
@@ -139,7 +140,7 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
     if asked == "compiled":
         return _compiled(problem, f"{VARIABLE}=compiled")
     if why is None:
-        return _fused(precision)
+        return _fused(precision, problem.device)
     return (_compiled if _compiles(problem) else _plain)(problem, why)
 
 
@@ -148,9 +149,12 @@ def _compiles(problem: Problem) -> bool:
     return problem.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
-def _fused(precision: str) -> Choice:
+def _fused(precision: str, device: torch.device) -> Choice:
+    from pfrnn.kernels.plan import check_precision
     from pfrnn.kernels.sequence import run_pf_fused
 
+    # Now, and not at the first step of a job that has prepared everything else.
+    check_precision(precision, device)
     reason = f"one Triton kernel a time step, {precision} products, float32 sums"
     return Choice("fused", reason, functools.partial(run_pf_fused, precision=precision))
 

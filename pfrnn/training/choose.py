@@ -42,7 +42,7 @@ def choose_path(
     if variant.kind == "bayesian":
         path = BayesianPath(spec, weights, config.training, config.bayesian, sequences)
     elif variant.kind == "particle":
-        path = particle_path(path, device)
+        path = particle_path(path, device, config.execution.precision)
     return with_graphs(path, device)
 
 
@@ -64,8 +64,17 @@ def with_graphs(path: PlainPath, device: torch.device) -> ComputePath:
     return GraphedPath(path, CudaCapture)
 
 
-def particle_path(plain: PlainPath, device: torch.device) -> PlainPath:
-    """Give a particle filter's path the fastest loop over time that can run it."""
+def particle_path(plain: PlainPath, device: torch.device, precision: str = "tf32") -> PlainPath:
+    """Give a particle filter's path the fastest loop over time that can run it.
+
+    Args:
+        plain: the path as it is.
+        device: where it runs.
+        precision: of the fused kernels' products, where they run.
+
+    Raises:
+        ConfigError: the kernels would run and the card isn't to be trusted with the precision.
+    """
     cell = plain.network.core.cell
     problem = dispatch.Problem(
         step=type(cell).step,
@@ -75,7 +84,7 @@ def particle_path(plain: PlainPath, device: torch.device) -> PlainPath:
         device=device,
         dtype=cell.weight_recurrent.dtype,
     )
-    choice = dispatch.choose(problem)
+    choice = dispatch.choose(problem, precision)
     log.info("%s: %s", choice.name, choice.reason)
     if choice.name == "fused":
         # Here, because it imports Triton, which torch brings on CUDA machines only.

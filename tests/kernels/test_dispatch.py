@@ -80,3 +80,15 @@ def test_what_the_kernels_take(monkeypatch):
     choice = choose(problem(), precision="tf32x3")
     assert choice.name == "fused"
     assert "tf32x3" in choice.reason
+
+
+@TRITON
+def test_a_precision_is_judged_before_anything_runs(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv(dispatch.VARIABLE, "fused")
+    with pytest.raises(ConfigError, match=r"tf31.*tf32"):
+        choose(problem(), precision="tf31")
+    monkeypatch.setattr(dispatch, "refusal", lambda *a, **k: None)
+    monkeypatch.delenv("PFRNN_BF16", raising=False)
+    with pytest.raises(ConfigError, match="PFRNN_BF16"):
+        choose(problem(device=torch.device("cuda")), precision="bf16")

@@ -14,9 +14,12 @@ import sys
 import pytest
 import torch
 
+from pfrnn.functional.sequence import run_pf
+from pfrnn.kernels import dispatch
 from pfrnn.training.batches import gather
-from pfrnn.training.choose import particle_path
+from pfrnn.training.choose import choose_path, particle_path
 from pfrnn.training.path import PlainPath
+from pfrnn.variants import variant
 
 from . import toys
 from .test_population import world
@@ -244,6 +247,21 @@ def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
     assert type(chosen) is PlainPath
     assert chosen.name == "plain"
     assert "CUDA" in chosen.reason
+
+
+def test_the_configuration_names_the_precision_of_the_kernels_products(tmp_path, monkeypatch):
+    asked = []
+
+    def choose(problem, precision):
+        asked.append(precision)
+        return dispatch.Choice("plain", "a stand-in", run_pf)
+
+    monkeypatch.setattr(dispatch, "choose", choose)
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
+    execution = problem.config.execution.model_copy(update={"precision": "tf32x3"})
+    config = problem.config.model_copy(update={"execution": execution})
+    choose_path(plain.spec, variant("pf_lstm"), config, 8, torch.device("cpu"))
+    assert asked == ["tf32x3"]
 
 
 @pytest.mark.parametrize("graphs", [False, True])
