@@ -16,7 +16,7 @@ def test_both_heads_give_one_step(device, cell):
     torch.manual_seed(0)
     members, steps, batch = 2, 2, 3
     size = Size(cell, members, steps, batch, 4, 16, "ieee", 3, 8)
-    parameters = weights_of(size, members, device)
+    parameters = {k: v.requires_grad_() for k, v in weights_of(size, members, device).items()}
     x = torch.randn(steps, members, batch, 3, device=device)
     y = torch.randn(members, steps, batch, device=device)
     key = noise_key([1, 2], 1, device)
