@@ -180,7 +180,7 @@ class Evaluation(Strict):
 
 
 class Execution(Strict):
-    """How jobs run. Not part of any result's digest."""
+    """How jobs run. Not part of a result's digest, but for a precision other than the default."""
 
     threads: int = Field(ge=1)
     device: Literal["auto", "cpu", "cuda"]

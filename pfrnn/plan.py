@@ -22,6 +22,7 @@ from pfrnn.data.base import Card, Protocol, protocol_digest
 from pfrnn.data.registry import dataset, dataset_names, protocol
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.files import digest_of
+from pfrnn.resolved import resolved_parameters
 from pfrnn.variants import Variant, matched_hidden, variant
 
 
@@ -275,25 +276,3 @@ def _shared_form(config: Config, model: Variant) -> Variant:
     main = variant("pf_lstm")
     same = model._replace(name=main.name, label=main.label, particles=None, fidelity=None) == main
     return main if same and config.for_variant(model) is config else model
-
-
-def resolved_parameters(
-    config: Config, model: Variant, hidden: int, particles: int, batch: int, data_digest: str
-) -> dict[str, Any]:
-    """Everything a block's numbers depend on, besides source code: plain data for the digest."""
-    sections = ["network", "loss", "training", "seed"]
-    if model.kind == "particle" or model.batch_norm_relu:
-        sections.append("filter")
-    if model.kind == "bayesian":
-        sections.append("bayesian")
-    switches = {k: v for k, v in model.switched().items() if k not in ("name", "label")}
-    chosen = config.model_dump(mode="json", include=set(sections))
-    return {
-        "data": data_digest,
-        "hidden_size": hidden,
-        "particles": particles,
-        "batch_size": batch,
-        "variant": switches,
-        "halving": config.grid.halving,
-        **chosen,
-    }

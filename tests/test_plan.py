@@ -147,6 +147,8 @@ def test_a_parameter_of_all_models_changes_every_block(change: dict[str, Any]) -
     [
         ({"filter": {"alpha": 0.4}}, lambda block: VARIANTS[block.variant].batch_norm_relu
          or VARIANTS[block.variant].kind == "particle"),
+        ({"execution": {"precision": "ieee"}},
+         lambda block: VARIANTS[block.variant].kind == "particle"),
         ({"bayesian": {"prior_pi": 0.5}}, lambda block: block.variant.startswith("bayes")),
         ({"datasets": {"air": {"window": 11}}}, lambda block: block.dataset == "air"),
         ({"overrides": {"pm": {"training": {"patience": 5}}}}, lambda block: block.dataset == "pm"),

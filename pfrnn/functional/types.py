@@ -85,7 +85,7 @@ class FilterOutput(NamedTuple):
     """The result of a filter over a sequence.
 
     Attributes:
-        hidden: (T, ..., N, K, H), or None when only the belief mean was asked for.
+        hidden: (T, ..., N, K, H), or None when the particles were not asked for.
         log_weights: (T, ..., N, K).
         ancestors: (T, ..., N, K) int64.
         ess: (T, ..., N).

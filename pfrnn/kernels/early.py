@@ -40,11 +40,14 @@ def wait_for_previous(EARLY: tl.constexpr):
 def can_begin_early(device: torch.device) -> bool:
     """Whether kernels for ``device`` may be launched so.
 
-    Without a GPU the answer is for the one that kernels are compiled for.
+    Without a GPU the answer is for the one that kernels are compiled for; no, where there is none.
     """
     if interpreted():
         return False
     if device.type == "cuda":
         return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
-    target = triton.runtime.driver.active.get_current_target()
+    try:
+        target = triton.runtime.driver.active.get_current_target()
+    except RuntimeError:  # no driver is active
+        return False
     return bool(target.backend == "cuda" and target.arch >= _HOPPER)

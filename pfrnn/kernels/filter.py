@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from pfrnn.kernels.plan import Plan, inner_contiguous
 from pfrnn.kernels.run_backward import run_backward, unpack_weights
@@ -46,6 +47,7 @@ class FusedFilter(torch.autograd.Function):
         )  # fmt: skip
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Run the steps backwards."""
         tensors = ctx.saved_tensors

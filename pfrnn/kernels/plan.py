@@ -117,8 +117,8 @@ def check_precision(precision: str, device: torch.device) -> None:
     """Refuse a precision that doesn't exist or isn't to be trusted.
 
     ptxas miscompiled bf16 products of the backward kernel (:meth:`Plan.backward_rows`), and an
-    illegal address ends a process's use of the card. The form that avoids it has run in an
-    emulation of its PTX only.
+    illegal address ends a process's use of the card. The form that avoids it has run on a card, on
+    small sizes and without an error, but no whole training has.
 
     Raises:
         ConfigError: unknown, or bf16 on a GPU without PFRNN_BF16=1.
@@ -130,8 +130,9 @@ def check_precision(precision: str, device: torch.device) -> None:
         )
     if precision == "bf16" and device.type == "cuda" and os.environ.get(BF16_VARIABLE) != "1":
         raise ConfigError(
-            "bf16 products have not yet run on a GPU since the backward kernel was rewritten, and "
-            f"might end the process's CUDA context; use tf32, or set {BF16_VARIABLE}=1 to try them"
+            "bf16 products have trained nothing on a GPU since the backward kernel was rewritten, "
+            "and might end the process's CUDA context; use tf32, or set "
+            f"{BF16_VARIABLE}=1 to try them"
         )
 
 

@@ -16,6 +16,7 @@ from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision
 from pfrnn.kernels.run_forward import Inputs
+from pfrnn.kernels.shapes import check_shapes
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
 
 Given = tuple[Tensor, Tensor]
@@ -66,7 +67,8 @@ def run_pf_fused(
         readout: a linear head: ``read`` is returned. Up to four outputs are computed inside the
             kernels, without the bias; more by torch, from the particles.
         precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
-            bf16 is refused on a GPU without PFRNN_BF16=1: not yet run on one in its present form.
+            bf16 is refused on a GPU without PFRNN_BF16=1
+            (:func:`pfrnn.kernels.plan.check_precision`).
         tuning: tile sizes; None takes the measured ones.
 
     Randomness:
@@ -74,6 +76,7 @@ def run_pf_fused(
 
     Raises:
         ConfigError: a precision that doesn't exist, or bf16 as said above.
+        ValueError: weights, input or head of a shape or type that the kernels don't read.
     """
     check_lengths(projected.shape[0], bptt)
     check_precision(precision, projected.device)
@@ -88,7 +91,8 @@ def run_pf_fused(
         return _drop_lead(output)
     gru = hasattr(weights, "candidate")
     steps, members, sequences, _ = projected.shape
-    count = state.hidden.shape[-2]
+    count, units = state.hidden.shape[-2:]
+    check_shapes(projected, units, weights, readout)
     plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
     if isinstance(uniforms, NoiseKey):
         uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None

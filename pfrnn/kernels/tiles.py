@@ -22,7 +22,8 @@ NOISE_NONE, NOISE_GIVEN, NOISE_PHILOX = 0, 1, 2
 def activate(x, ACT: tl.constexpr):
     """ReLU (0), leaky ReLU (1) or tanh (2)."""
     if ACT == 0:
-        return tl.maximum(x, 0.0)
+        # What is no number stays none: a broken member must not look sound.
+        return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
     elif ACT == 1:
         return tl.where(x > 0.0, x, 0.01 * x)
     else:
@@ -155,7 +156,8 @@ def total_pair(part, P, HP: tl.constexpr, PB: tl.constexpr):
 @triton.jit
 def normalized(log_weights, inside):
     """Normalise [S, KP] log-weights over the particles; -1e30 where ``inside`` is False."""
-    x = tl.where(inside, tl.maximum(log_weights, -1e30), -1e30)
+    floored = tl.maximum(log_weights, -1e30, propagate_nan=tl.PropagateNan.ALL)
+    x = tl.where(inside, floored, -1e30)
     top = tl.max(x, 1)[:, None]
     # Padding must not count, also where all weights of a sequence are at the floor.
     total = tl.sum(tl.where(inside, tl.exp(x - top), 0.0), 1)[:, None]

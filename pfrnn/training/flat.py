@@ -35,7 +35,13 @@ class Flat(dict[str, Tensor]):
     """
 
     def __init__(self, stack: Stacked) -> None:
-        """Copy ``stack``, whose tensors have one type and device, into one piece of memory."""
+        """Copy ``stack``, whose tensors have one type and device, into one piece of memory.
+
+        Raises:
+            ValueError: it is empty.
+        """
+        if not stack:
+            raise ValueError("a flat population needs parameters, got none")
         first = next(iter(stack.values()))
         sizes = [-(-value.numel() // ALIGNMENT) * ALIGNMENT for value in stack.values()]
         self.whole = first.new_zeros(sum(sizes))
@@ -44,6 +50,10 @@ class Flat(dict[str, Tensor]):
         for (name, value), start in zip(stack.items(), starts, strict=False):
             self[name] = self.whole[start : start + value.numel()].view(value.shape)
             self[name].copy_(value)
+
+    def __reduce__(self) -> tuple[type[Flat], tuple[Stacked]]:
+        """Copies and pickles are put together anew: views alone would come apart from ``whole``."""
+        return Flat, (dict(self),)
 
 
 class FlatUpdate(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import pickle
 
 import pytest
 import torch
@@ -259,6 +260,27 @@ def saved(population: Population) -> bytes:
 
 def state_of(population: Population) -> list[torch.Tensor]:
     return [value.clone() for value in population.trained()]
+
+
+def test_a_copied_or_pickled_population_stays_in_one_piece(tmp_path):
+    """Else its update would move memory that no parameter lies in, without a word."""
+    path, population, members, batch = start(tmp_path)
+    population.flatten()
+    settings = hyper(members, CPU)
+    path.train_step(population, members, settings, batch)
+    others = [copy.deepcopy(population), pickle.loads(pickle.dumps(population))]
+    for one in (population, *others):
+        path.train_step(one, members, settings, batch)
+    for other in others:
+        assert other.flat
+        assert all(
+            torch.equal(a, b) for a, b in zip(state_of(population), state_of(other), strict=True)
+        )
+
+
+def test_a_flat_population_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="got none"):
+        Flat({})
 
 
 @pytest.mark.parametrize("way", ["flat", "plain"])
