@@ -24,8 +24,7 @@ def check_shapes(projected: Tensor, units: int, weights: Any, readout: Readout |
     """
     gru = hasattr(weights, "candidate")
     blocks = 4 if gru else 5
-    lead = (*projected.shape[:3],)
-    _check("projected input", projected, (*lead, blocks * units + 1))
+    _check("projected input", projected, (*projected.shape[:3], blocks * units + 1))
     members = projected.shape[1]
     expected = {
         "recurrent": (units, (3 if gru else 5) * units),

@@ -181,19 +181,19 @@ class PlainPath:
         )
         with torch.no_grad():
             named = dict(zip(leaves, gradients, strict=True))
-            # One comparison: what is no number is less than nothing.
+            # One comparison for both: a comparison with NaN is false.
             finite = population.finite & (loss.abs() < math.inf)
             decay, epsilon = self.training.rmsprop_decay, self.training.rmsprop_eps
             flat = self._flat_update(population, hyper)
             moved = running_statistics(population, output.statistics)
-            state = (population.parameters, population.square_average)
+            update: Update | FlatUpdate
             if flat is not None:
-                update: Update | FlatUpdate = flat.update(named, decay, epsilon, finite)
+                update = flat.update(named, decay, epsilon, finite)
             else:
+                state = (population.parameters, population.square_average)
                 update = rmsprop(
                     state[0], named, state[1], hyper, decay, epsilon, finite, self.decays, asks
                 )
-            if isinstance(update, Update):
                 new = (update.parameters, update.square_average)
                 moved += [(a[name], b[name]) for a, b in zip(state, new, strict=True) for name in a]
             sequences = batch.x.shape[2]
