@@ -42,7 +42,11 @@ WARM = 4
 
 
 def epoch_row(opened: Opened, folder: Path, device: torch.device) -> dict[str, Any]:
-    """Train a block; its seconds an epoch, from the second on."""
+    """Train a block; its seconds an epoch, from the second on, and the whole run's.
+
+    ``best`` says by member what a run of many epochs is good for beside its time: whether, and
+    when, validation stopped getting better.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     trainer = BlockTrainer(opened.problem, opened.path, opened.members, folder, "bench")
@@ -58,10 +62,20 @@ def epoch_row(opened: Opened, folder: Path, device: torch.device) -> dict[str, A
         "graph": opened.path.graph,
         "notes": state.notes,
         "first_epoch_s": ends[1],
+        "updates": steps * len(ends),
+        "run_s": state.seconds,
         "epoch_s": seconds,
         "ms_per_model_and_step": 1e3 * seconds / steps / members,
         "peak_gib": peak_memory(device) / 2**30,
         "status": sorted({one.status for one in state.progress}),
+        "best": [
+            {
+                "learning_rate": member.setting.learning_rate,
+                "epoch": one.best_epoch,
+                "val_score": one.score,
+            }
+            for member, one in zip(opened.members, state.progress, strict=True)
+        ],
     }
 
 
