@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import torch
 
 from pfrnn.config import Execution
+from pfrnn.devices import slots_per_device
 from pfrnn.errors import ConfigError
 from pfrnn.memory import peak_resident
+from pfrnn.provenance import machine
 
 
 def open_device(execution: Execution, asked: str | None = None) -> torch.device:
@@ -32,6 +37,15 @@ def open_device(execution: Execution, asked: str | None = None) -> torch.device:
             "from 0"
         )
     return device
+
+
+def computed_on(device: torch.device) -> dict[str, Any]:
+    """Describe the device for run.json; of a GPU also how many jobs may have shared it.
+
+    From two jobs a card on, a job's seconds depend on its neighbours and are no cost of its own.
+    """
+    shared = {"jobs_per_card": slots_per_device(os.environ)} if device.type == "cuda" else {}
+    return machine(str(device)) | shared
 
 
 def peak_memory(device: torch.device) -> int:

@@ -17,11 +17,11 @@ from pfrnn.evaluation.selection import better
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
-from pfrnn.provenance import commit, lock_digest, machine, source_digest, versions
+from pfrnn.provenance import commit, lock_digest, source_digest, versions
 from pfrnn.training import checkpoint
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
-from pfrnn.training.device import open_device, peak_memory
+from pfrnn.training.device import computed_on, open_device, peak_memory
 from pfrnn.training.members import Member
 from pfrnn.training.placement import Placement, place, step_bytes
 from pfrnn.training.places import Places
@@ -186,7 +186,7 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "dirty": dirty,
         "lock_digest": lock_digest(),
         "versions": versions(),
-        "machine": machine(str(device)),
+        "machine": computed_on(device),
         "threads": torch.get_num_threads(),
         "kernel_path": trained.path.name,
         "kernel_reason": trained.path.reason,

@@ -183,3 +183,27 @@ def test_counted_claims(tmp_path: Path) -> None:
     assert verdicts("paper", main, final_seconds=50)[2] == "doesn't hold"
     assert verdicts("paper", tuple(PARTICLES))[1] == "holds"
     assert set(verdicts("quick", main)) == {"not judged (reduced tier)", "not run"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "verdict"),
+    [
+        ({"device": "cpu"}, "holds"),
+        ({"device": "cuda:0", "jobs_per_card": 1}, "holds"),
+        ({"device": "cuda:0", "jobs_per_card": 4}, "not run"),
+        ({"device": "cuda:0"}, "not run"),  # recorded before it was: nobody knows
+    ],
+)
+def test_cost_is_not_judged_on_jobs_that_shared_a_card(
+    tmp_path: Path, machine: dict[str, object], verdict: str
+) -> None:
+    plan = simulated.study("paper", ("air",), ("gru", "pf_gru"))
+    results, prepared = simulated.write_tree(
+        tmp_path, plan, simulated.result_rows(plan, 2), finals=False
+    )
+    collect(results, prepared, plan, tmp_path / "report")
+    evidence = read_evidence(tmp_path / "report")
+    runs = {final: {"machine": machine} for final in set(evidence.results["final_id"])}
+    cost = counted_claims(Lookup(evidence._replace(runs=runs)))[2]
+    assert cost.verdict == verdict
+    assert ("no pair of jobs that had a card" in cost.found) == (verdict == "not run")
