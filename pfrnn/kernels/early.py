@@ -37,6 +37,13 @@ def wait_for_previous(EARLY: tl.constexpr):
         gdc_wait()
 
 
+def multiprocessors(device: torch.device) -> int:
+    """How many multiprocessors a GPU has; 0 where there is none."""
+    if device.type != "cuda" or interpreted():
+        return 0
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
 def can_begin_early(device: torch.device) -> bool:
     """Whether kernels for ``device`` may be launched so.
 

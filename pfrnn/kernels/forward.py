@@ -43,7 +43,7 @@ def candidate(
     GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
     H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
-    """Candidate before batch norm: W_c [h, x] + noise * scale."""
+    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it."""
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
         reset = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
@@ -107,9 +107,13 @@ def forward_kernel(
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr,
+    OUT: tl.constexpr, EARLY: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
+    """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M).
+
+    AHEAD draws the next step's noise before the wait and keeps it where that step's candidate will
+    stand, which no earlier launch touches: worth it where multiprocessors would be idle meanwhile.
+    """
     S: tl.constexpr = R // KP
     G: tl.constexpr = 4 if GRU else 5
     E: tl.constexpr = G * H + 1
@@ -131,6 +135,11 @@ def forward_kernel(
     NK = N * K
     here = m * (T + 1) * NK
     let_next_begin(EARLY)
+    if AHEAD and not LAST:
+        kept = raw_ + (m * T + t + 1) * NK * H
+        eps = normal_tile(tl.load(seed_ + m), tl.load(step_), t + 1, row, H, HP)
+        store_tile(kept, eps, row, unit, mask, H)
+        tl.debug_barrier()
     wait_for_previous(EARLY)
     if FIRST:
         start = t
@@ -237,10 +246,14 @@ def forward_kernel(
     if not LAST:
         at = here + start.to(tl.int64) * NK
         x = x_ + start.to(tl.int64) * x_t + m * x_m
+        if AHEAD:
+            noise = raw_ + (at - m * NK) * H
+        else:
+            noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
         raw = candidate(
             h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n2, N,
-            tl.load(seed_ + m), tl.load(step_), noise_ + start.to(tl.int64) * noise_t + m * noise_m,
-            start, GRU, SOFTPLUS, NOISE, E, H, HP, KP, BK, PREC,
+            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, 1 if AHEAD else NOISE,
+            E, H, HP, KP, BK, PREC,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)
         if NORM and not GIVEN:

@@ -23,7 +23,7 @@ BF16_VARIABLE = "PFRNN_BF16"
 
 
 class Tuning(NamedTuple):
-    """What was chosen by measurement; none of it depends on the number of members.
+    """What was chosen by measurement; with more or fewer members a member keeps its bits.
 
     Attributes:
         forward_rows: particles that a program of the forward kernel owns (R).
@@ -36,6 +36,9 @@ class Tuning(NamedTuple):
         shares: partial sums of the weights' gradient a block.
         forward_early: whether a forward launch may begin while the one before it ends, where the
             card can (:mod:`pfrnn.kernels.early`); likewise a backward launch.
+        noise_ahead: an early forward launch of at most so many programs a multiprocessor draws its
+            noise before it waits; 0: never. The numbers are the same. Where programs fill the card,
+            keeping the noise in memory costs more than it saves.
     """
 
     forward_rows: int = 64
@@ -55,6 +58,7 @@ class Tuning(NamedTuple):
     shares: int = 8
     forward_early: bool = True
     backward_early: bool = True
+    noise_ahead: int = 0
 
 
 class Plan(NamedTuple):
