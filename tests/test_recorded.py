@@ -177,6 +177,32 @@ def test_grid_takes_the_published_report_where_it_is_of_the_tier(
     assert "expected the evidence of a report of tier smoke, got" in capsys.readouterr().err
 
 
+def test_status_and_report_name_the_committed_results(
+    plan: Plan,
+    reports: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    finals = len({cell.final_id for cell in plan.cells})
+    recorded = len(read_recorded(reports, plan).finals)
+    here = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").symlink_to(reports)
+    common = ["--tier", "gpu", "--params", str(here / "params.yaml")]
+    assert main(["status", *common]) == 0
+    said = f"reports records {recorded} of {finals} finals that are not here"
+    assert said in capsys.readouterr().out
+    assert main(["report", *common]) == 0
+    assert "committed results of the tier: reports/index.html" in capsys.readouterr().out
+    # Of another tier there is nothing to name.
+    common[1] = "smoke"
+    assert main(["status", *common]) == 0
+    assert "records" not in capsys.readouterr().out
+    assert main(["report", *common]) == 0
+    assert "`pfrnn aggregate --tier smoke` writes it" in capsys.readouterr().out
+
+
 def test_finals_of_other_parameters_count_for_nothing(
     reports: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

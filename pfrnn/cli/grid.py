@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pfrnn.cli._options import add_study_options
+from pfrnn.cli._options import REPORTS, add_study_options
 from pfrnn.plan import Cell, Plan, load_plan
 from pfrnn.recorded import (
     Progress,
@@ -52,8 +52,6 @@ TABLES: dict[str, Callable[[Cell], bool]] = {
 }
 # Shown where a tier has it.
 FIDELITY_LINE = "fidelity, one switch at a time"
-# Where the published report lies: its evidence counts when it is of the tier asked for.
-REPORTS = Path("reports")
 
 
 def add_parser(commands: Any) -> None:

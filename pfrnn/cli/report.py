@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pfrnn.cli._options import REPORTS
 from pfrnn.errors import ConfigError
 
 EXAMPLE = "Example: pfrnn report --tier quick --results results/quick --out results/quick/report"
@@ -76,9 +77,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
+    if not published and not (results / "results.csv").is_file():
+        print(empty_handed(results, study.tier))
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")
     return 0
+
+
+def empty_handed(results: Path, tier: str, folder: Path = REPORTS) -> str:
+    """Say that a report is without results, and where there are some."""
+    from pfrnn.recorded import tier_recorded
+
+    said = f"note: no {results / 'results.csv'}, so nothing has run in this report"
+    if tier_recorded(folder) == tier:
+        return f"{said}; committed results of the tier: {folder / 'index.html'}"
+    return f"{said}; `pfrnn aggregate --tier {tier}` writes it from finished jobs"
 
 
 def slices_of(  # type: ignore[no-untyped-def]
