@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from triton.runtime.jit import JITFunction
 
 from pfrnn.functional.types import FilterSwitches, Readout
 from pfrnn.kernels.noise import noise_key
+from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.sequence import run_pf_fused
 from tests.kernels.filter_cases import Case, draw, read_out
 from tests.kernels.machine_code import disassembled, lost_zeros
@@ -46,13 +48,22 @@ class Absent:
         return 0
 
 
-def compile_only(capability: int) -> dict[str, Any]:
-    """Replace launches by compilations; returns the programs that they fill in."""
+def compile_only(
+    capability: int, wanted: Callable[[str, dict[str, Any]], bool] = lambda name, options: True
+) -> dict[str, Any]:
+    """Replace launches by compilations; returns the programs that they fill in.
+
+    Args:
+        capability: compute capability, 90 for 9.0.
+        wanted: which launches are compiled at all, by the kernel's name and keyword arguments.
+    """
     driver.set_active(Absent(capability))
     run = JITFunction.run
     programs: dict[str, Any] = {}
 
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        if not wanted(self.fn.__name__, options):
+            return None
         kernel = run(self, *args, grid=grid, warmup=True, **options)
         # One that is compiled beside others isn't there yet; its own launch follows.
         if hasattr(kernel, "metadata"):
@@ -107,9 +118,12 @@ def zeroed() -> None:
     torch.Tensor.new_empty = torch.Tensor.new_zeros
 
 
-def step(gru: bool, members: int, sequences: int, precision: str, units: int, outputs: int) -> None:
+def step(
+    gru: bool, members: int, sequences: int, precision: str, units: int, outputs: int,
+    particles: int = PARTICLES, tuning: Tuning | None = None,
+) -> None:  # fmt: skip
     """A training step's launches: projected inputs lie as a population's do, members first."""
-    drawn = draw(Case(gru, STEPS, members, sequences, PARTICLES, units, "cpu"))
+    drawn = draw(Case(gru, STEPS, members, sequences, particles, units, "cpu"))
     weights = type(drawn.weights)(
         *(None if value is None else value.requires_grad_() for value in drawn.weights)
     )
@@ -118,7 +132,7 @@ def step(gru: bool, members: int, sequences: int, precision: str, units: int, ou
     readout = Readout(read_out(drawn, outputs).weight.requires_grad_()) if outputs else None
     output = run_pf_fused(
         projected.requires_grad_(), drawn.state, key, key, weights, FilterSwitches(),
-        precision=precision, particles=readout is None, readout=readout,
+        precision=precision, particles=readout is None, readout=readout, tuning=tuning,
     )  # fmt: skip
     found = output.hidden if output.read is None else output.read
     (found.sum() + output.log_weights.sum()).backward()
