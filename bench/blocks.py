@@ -13,7 +13,8 @@ import torch
 from pfrnn.config import load_config, merge
 from pfrnn.data.prepare import prepare
 from pfrnn.data.store import load_prepared
-from pfrnn.plan import make_plan
+from pfrnn.errors import ConfigError
+from pfrnn.plan import Block, Plan, make_plan
 from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
@@ -36,8 +37,17 @@ def sizes_of(data: str, train: int | None, validation: int | None) -> dict[str, 
 
 
 class Opened(NamedTuple):
-    """A block ready to train."""
+    """A block ready to train.
 
+    Attributes:
+        variant: what trains. An ensemble's block is its single model's, and a variant that only
+            names the particles in force shares the main variant's.
+        problem: data and sizes.
+        path: how steps are computed.
+        members: the population.
+    """
+
+    variant: str
     problem: Problem
     path: ComputePath
     members: list[Member]
@@ -65,20 +75,52 @@ class Ask(NamedTuple):
     overrides: Mapping[str, Any] = {}
 
 
-def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
-    """Prepare the data below ``folder``, unless they lie there, and choose the compute path."""
-    study = {"datasets": [ask.data], "variants": [ask.model], "size_rules": ["fixed"]}
-    fixed: dict[str, Any] = {"study": study, "grid": {"batch_size": [ask.batch]}}
+def planned(ask: Ask) -> Plan:
+    """Plan what was asked for and nothing else, whatever the tier says of the set."""
+    fixed: dict[str, Any] = {
+        "study": {"variants": [ask.model], "size_rules": ["fixed"]},
+        "grid": {"batch_size": [ask.batch]},
+    }
+    # What a tier says of one set is laid over what it says of all: what was asked for must stand
+    # there too, or the set would train other variants, or for more epochs.
+    own = {k: v for k, v in ask.overrides.items() if k not in ("datasets", "overrides")}
+    own = merge(own, fixed)
+    whole = merge(own, {"study": {"datasets": [ask.data]}, "overrides": {ask.data: own}})
     if ask.data.startswith("maze"):
         # Neither the exact posterior nor the test is looked at.
-        fixed["datasets"] = {ask.data: {"posterior_trajectories": 0, "test": 50}}
-    plan = make_plan(load_config(ROOT / "params.yaml", ask.tier, merge(ask.overrides, fixed)))
-    config, block = plan.config.for_dataset(ask.data), plan.blocks[0]
+        whole["datasets"] = {ask.data: {"posterior_trajectories": 0, "test": 50}}
+    return make_plan(load_config(ROOT / "params.yaml", ask.tier, merge(ask.overrides, whole)))
+
+
+def block_of(plan: Plan, ask: Ask) -> Block:
+    """Return the block that was asked for.
+
+    Raises:
+        ConfigError: the plan has no such block.
+    """
+    for cell in plan.cells:
+        if (cell.dataset, cell.variant, cell.size_rule) == (ask.data, ask.model, "fixed"):
+            for block in cell.blocks:
+                if block.batch_size == ask.batch:
+                    return block
+    there = sorted(f"{cell.variant} on {cell.dataset}" for cell in plan.cells)
+    raise ConfigError(
+        f"expected a block of {ask.model} on {ask.data} with batch {ask.batch} in the plan, which "
+        f"has {', '.join(there) or 'nothing'}; ask for a variant and batch that it has"
+    )
+
+
+def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
+    """Prepare the data below ``folder``, unless they lie there, and choose the compute path."""
+    plan = planned(ask)
+    block = block_of(plan, ask)
+    model = variant(block.variant)
+    # As a training job has it: the set's overrides, and what the variant switches.
+    config = plan.config_of(ask.data, model)
     prepared_folder = folder / plan.prepared_id(ask.data)
     if not (prepared_folder / "arrays.npz").exists():
         prepare(ask.data, plan.protocols[ask.data], config.seed, folder / "raw", prepared_folder)
     prepared = load_prepared(prepared_folder)
-    model = variant(block.variant)
     spec = network_spec(
         config, prepared.card, model, block.hidden_size, block.particles, prepared.extra
     )
@@ -93,7 +135,7 @@ def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
     else:
         settings = list(itertools.islice(itertools.cycle(block.settings), ask.members))
         members = search_members(settings, config.seed, ask.data)
-    return Opened(problem, path, members)
+    return Opened(block.variant, problem, path, members)
 
 
 @contextmanager

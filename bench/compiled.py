@@ -5,14 +5,19 @@
 Compiles the forward and the backward kernel's launches of the steps in between (a first and a last
 step's differ) with Triton's bundled ptxas and prints a table; ``--output`` writes it as JSON. Every
 size is compiled with the tuning of the code and with each ``--set`` (which may be given again).
-``serial`` says that ptxas made products wait for one another; ``warps`` counts those that a
-multiprocessor can hold at once, of 64 on compute capability 9.0. Nothing is timed: few spills and
-many warps are good signs, not more.
+``serial`` says that ptxas made products wait for one another, ``mflop`` is what the program has the
+tensor cores do (a loop's turn counted once; more than another program with the same rows means that
+warps compute the same), ``warps`` counts those that a multiprocessor can hold at once, of 64 on
+compute capability 9.0, ``local_kib`` what these spill, and ``l1_kib`` what shared memory leaves of
+the cache in front of it. A tuning that is ``wrong`` must not run: ptxas lost part of an address
+(``tests/kernels/machine_code.py``). Nothing is timed: few spills and many warps are good signs, not
+more.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import subprocess
 import sys
@@ -29,22 +34,31 @@ from triton import knobs
 
 from pfrnn.files import write_json
 from pfrnn.kernels.plan import PRECISIONS, Tuning
-from tests.kernels.compiled_only import compile_only, step, zeroed
+from tests.kernels.compiled_only import compile_only, step, wrong_descriptors, zeroed
 
 
 class Multiprocessor(NamedTuple):
-    """What blocks share (CUDA programming guide, "compute capabilities")."""
+    """What blocks share (CUDA programming guide, "compute capabilities").
+
+    Attributes:
+        shared: bytes of shared memory, for all blocks.
+        warps: at most.
+        blocks: at most.
+        block_shared: bytes of shared memory that one block may have.
+        cache: bytes of shared memory and L1 cache together.
+    """
 
     shared: int
     warps: int
     blocks: int
     block_shared: int
+    cache: int
 
 
 MULTIPROCESSORS = {
-    80: Multiprocessor(164 * 1024, 64, 32, 163 * 1024),
-    89: Multiprocessor(100 * 1024, 48, 24, 99 * 1024),
-    90: Multiprocessor(228 * 1024, 64, 32, 227 * 1024),
+    80: Multiprocessor(164 * 1024, 64, 32, 163 * 1024, 192 * 1024),
+    89: Multiprocessor(100 * 1024, 48, 24, 99 * 1024, 128 * 1024),
+    90: Multiprocessor(228 * 1024, 64, 32, 227 * 1024, 256 * 1024),
 }
 REGISTERS, UNIT, RESERVED = 65536, 256, 1024
 
@@ -77,6 +91,7 @@ def in_between(name: str, options: dict[str, Any]) -> bool:
     return bool(0 < t < steps)
 
 
+@functools.cache
 def ptxas(ptx: str, capability: int) -> dict[str, Any]:
     """What ptxas says of a program, in its own words."""
     suffix = "a" if capability >= 90 else ""
@@ -100,10 +115,25 @@ def ptxas(ptx: str, capability: int) -> dict[str, Any]:
 
     return {
         "registers": number(r"Used (\d+) registers"),
+        "stack": number(r"(\d+) bytes stack frame"),
         "spill_stores": number(r"(\d+) bytes spill stores"),
         "spill_loads": number(r"(\d+) bytes spill loads"),
         "serial": "serialized" in said,
     }
+
+
+def work(ptx: str, warps: int) -> int:
+    """Floating-point operations of a program's products on tensor cores, as far as it is text.
+
+    >>> work("wgmma.mma_async.sync.aligned.m64n32k8.f32", 8)
+    65536
+    """
+    found = re.findall(r"(wgmma\.mma_async|mma\.sync)\.\S*?m(\d+)n(\d+)k(\d+)", ptx)
+    # A warp group of four computes the one, a warp the other.
+    return sum(
+        2 * int(m) * int(n) * int(k) * (warps // 4 if name.startswith("wgmma") else warps)
+        for name, m, n, k in found
+    )
 
 
 def figures(kernel: Any, capability: int) -> dict[str, Any]:
@@ -122,10 +152,18 @@ def figures(kernel: Any, capability: int) -> dict[str, Any]:
         "block_warps": warps,
         **ptxas(ptx, capability),
         "products": "wgmma" if "wgmma.mma_async" in ptx else "mma.sync",
+        "mflop": round(work(ptx, warps) / 1e6, 2),
         "shared": shared,
     }
-    row["blocks"] = resident(capability, row["registers"], shared, warps)
-    return row | {"warps": row["blocks"] * warps}
+    blocks = resident(capability, row["registers"], shared, warps)
+    left = MULTIPROCESSORS[capability].cache - blocks * (shared + RESERVED)
+    return row | {
+        "blocks": blocks,
+        "warps": blocks * warps,
+        "local_kib": blocks * warps * 32 * row["stack"] // 1024,
+        "l1_kib": left // 1024,
+        "wrong": len(wrong_descriptors({"": kernel})),
+    }
 
 
 class Ask(NamedTuple):
@@ -154,7 +192,8 @@ def compiled(ask: Ask, changes: dict[str, Any], programs: dict[str, Any], capabi
 
 
 COLUMNS = ("kernel", "part", "rows", "inner", "block_warps", "registers", "spill_stores",
-           "spill_loads", "products", "serial", "shared", "blocks", "warps")  # fmt: skip
+           "spill_loads", "products", "mflop", "serial", "shared", "blocks", "warps",
+           "local_kib", "l1_kib", "wrong")  # fmt: skip
 
 
 def line(row: dict[str, Any]) -> str:

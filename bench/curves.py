@@ -51,6 +51,7 @@ def curves_of(ask: Ask, way: str, folder: Path, device: torch.device) -> dict[st
         scores[row["member"]].append(row["val_score"])
     return {
         "way": way,
+        "variant": opened.variant,
         "path": opened.path.name,
         "reason": opened.path.reason,
         "graph": opened.path.graph,

@@ -4,10 +4,11 @@
 
 For each variant a block of ``--members`` points of the grid trains on a real set (the mazes are
 simulated, the others need their raw files below ``--folder``), with its validation, records and
-checkpoints. The first epoch compiles, captures and isn't counted; the others give seconds an epoch
-and ms a model and step, validation included. ``step_ms`` times training steps alone. The plain
-module beside them (:mod:`bench.plain_port`; cuDNN for LSTM and GRU) is one model in eager torch.
-Rows are written as they come.
+checkpoints; its row has the ``variant`` that trained beside the one ``asked`` for (PF-LSTM of five
+particles is pf_lstm, of that size). The first epoch compiles, captures and isn't counted; the
+others give seconds an epoch and ms a model and step, validation included. ``step_ms`` times
+training steps alone. The plain module beside them (:mod:`bench.plain_port`; cuDNN for LSTM and GRU)
+is one model in eager torch. Rows are written as they come.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ def measure(parsed: argparse.Namespace, folder: Path, device: torch.device) -> d
             kernels, graphs = WAYS[way]
             with environment(PFRNN_KERNELS=kernels, PFRNN_GRAPHS=graphs):
                 opened = open_block(ask, folder, device)
-                row: dict[str, Any] = {"data": parsed.data, "variant": model, "way": way}
+                row: dict[str, Any] = {"data": parsed.data, "asked": model}
+                row |= {"variant": opened.variant, "way": way}
+                row |= {"hidden": opened.path.spec.hidden, "particles": opened.path.spec.particles}
                 row |= {"members": parsed.members, "batch": parsed.batch}
                 row["train"] = opened.problem.train.sequences
                 with tempfile.TemporaryDirectory() as records:

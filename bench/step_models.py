@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -10,15 +13,19 @@ from torch import Tensor, nn
 
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
 from pfrnn.functional.linear import affine
-from pfrnn.functional.pf_gru import PFGRUWeights
-from pfrnn.functional.pf_lstm import PFLSTMWeights
+from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
+from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
-from pfrnn.kernels.graph import CapturedStep
+from pfrnn.kernels import dispatch
+from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.plan import Setting
 from pfrnn.training.flat import Flat, FlatRMSprop
+from pfrnn.training.members import final_members
+from pfrnn.training.noise import NoiseShape, draw
 from pfrnn.training.optimiser import Hyper
 
 
@@ -54,9 +61,9 @@ def weights_of(size: Size, members: int, device: str = "cuda") -> dict[str, Tens
     return made
 
 
-def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: NoiseKey,
-                tuning: Tuning | None) -> Tensor:  # fmt: skip
-    """Loss of every member; x (T, M, N, D), y (M, T, N)."""
+def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dispatch.Run,
+                noise: Any, uniforms: Any) -> Tensor:  # fmt: skip
+    """Loss of every member, whose filter ``run`` runs; x (T, M, N, D), y (M, T, N)."""
     members, n, k, h = x.shape[1], size.batch, size.particles, size.hidden
     encoded = torch.relu(affine(x, p["encoder"], p["encoder_bias"]))
     projected = affine(encoded, p["input"], p["input_bias"])
@@ -71,10 +78,9 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, key: Noi
         )
     else:
         weights = PFLSTMWeights(p["recurrent"], p["observation"], p["gain"], p["shift"])
-    out = run_pf_fused(
-        projected, state, key, key, weights, FilterSwitches(),
-        precision=size.precision, tuning=tuning, particles=not fused,
-        readout=Readout(p["head"]) if fused else None,
+    out = run(
+        projected, state, noise, uniforms, weights, FilterSwitches(),
+        particles=not fused, readout=Readout(p["head"]) if fused else None,
     )  # fmt: skip
     if fused:
         guesses = out.read.squeeze(-1).transpose(0, 1)
@@ -129,11 +135,65 @@ def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
     y = torch.randn(m, size.steps, size.batch, device="cuda")
     key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
 
+    run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
+
     def step(x: Tensor, y: Tensor) -> None:
         key.step.add_(1)
-        population.update(lambda p: filter_loss(size, p, x, y, key, tuning))
+        population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
 
     return replayed(CapturedStep(step, [x, y]), population, key)
+
+
+def choice_of(size: Size, device: torch.device) -> dispatch.Choice:
+    """What the product does with a layer of this size, and why."""
+    step = pf_gru_step if size.cell.endswith("gru") else pf_lstm_step
+    switches = FilterSwitches()
+    problem = dispatch.Problem(step, switches, size.particles, size.hidden, device)
+    return dispatch.choose(problem, size.precision)
+
+
+@contextmanager
+def float32_products() -> Iterator[None]:
+    """Let torch multiply in float32, as the product does outside its kernels."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def reference_step(
+    size: Size, run: dispatch.Run, device: torch.device, make: type[Capture] = CudaCapture
+) -> Callable[[], None]:
+    """Capture a population's step where the kernels refuse it: noise is drawn before each replay.
+
+    The parts of the training loop's graphed steps, without its check of the first replay.
+    """
+    population = trained(weights_of(size, size.members, str(device)))
+    x = torch.randn(size.steps, size.members, size.batch, size.inputs, device=device)
+    y = torch.randn(size.members, size.steps, size.batch, device=device)
+    members = final_members(Setting(3e-4, 5.0, 1e-4), size.members, 0, "bench")
+    shape = NoiseShape(size.batch, size.particles, size.hidden)
+    numbers = itertools.count()
+
+    def drawn() -> tuple[Any, Any]:
+        lengths = [size.steps] * size.members
+        found = draw(members, ("train", 1, next(numbers)), lengths, shape, device)
+        return found.normal, found.uniform
+
+    def step(normal: Tensor, uniforms: Tensor) -> None:
+        population.update(lambda p: filter_loss(size, p, x, y, run, normal, uniforms))
+
+    call = RepeatedCall(step, drawn())
+    with float32_products():
+        for _ in range(2):
+            call.eagerly(drawn())
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # what the eager steps leave, a graph can't use
+        call.capture(make, make.pool())
+
+    return lambda: call.replay(drawn())
 
 
 def plain_step(size: Size) -> Callable[[], None]:

@@ -1,18 +1,22 @@
 """Time whole training steps of populations on a GPU: fused kernels, plain module, cuDNN.
 
-    python bench/steps.py --output steps.json [--sections steps scaling rnn] [--axes hidden]
+    python bench/steps.py --output steps.json [--sections steps scaling rnn shapes] [--axes hidden]
 
 A step is forward, backward, clipping and RMSprop of a small network (linear encoder, PF-LSTM or
 PF-GRU, linear head, prediction loss and ELBO), captured as a CUDA graph and replayed on random
 data; the median of ten replays counts. The plain module (:mod:`bench.plain_port`) runs eagerly,
-with less to do (no ELBO, no clipping). The card's name stands in the file. Rows are written as they
-come, and a file that is there already, of the same card and torch, keeps its other sections and
-axes: a short session measures a part.
+with less to do (no ELBO, no clipping), before and after the kernels; ratios are to the faster of
+the two medians. Where the kernels refuse a size, the step is what the product takes instead, and
+its row says which way that is and why. Section ``shapes`` compares tunings for sizes at which the
+code's own is slow. The card's name stands in the file. Rows are written as they come, and a file
+that is there already, of the same card and torch, keeps its other sections and axes: a short
+session measures a part.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import os
@@ -29,7 +33,16 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import machine, wait
-from bench.step_models import Size, cudnn_step, fused_step, plain_step, rnn_step
+from bench.plots import plot_scaling
+from bench.step_models import (
+    Size,
+    choice_of,
+    cudnn_step,
+    fused_step,
+    plain_step,
+    reference_step,
+    rnn_step,
+)
 from pfrnn.files import write_json
 from pfrnn.kernels.plan import BF16_VARIABLE, Tuning
 from pfrnn.training.device import peak_memory
@@ -37,8 +50,8 @@ from pfrnn.training.device import peak_memory
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def milliseconds(step: Callable[[], None], repeats: int = 10) -> float:
-    """Median wall time of a step; the device is idle before and after each."""
+def timed(step: Callable[[], None], repeats: int = 10) -> list[float]:
+    """Wall times of a step in ms, after two more; the device is idle before and after each."""
     for _ in range(2):
         step()
     times = []
@@ -48,35 +61,69 @@ def milliseconds(step: Callable[[], None], repeats: int = 10) -> float:
         step()
         wait(DEVICE)
         times.append(1e3 * (time.perf_counter() - begin))
-    return statistics.median(times)
+    return times
 
 
-def measure(size: Size, tuning: Tuning | None = None) -> dict[str, Any]:
-    """Time a fused step and its peak memory."""
+def milliseconds(step: Callable[[], None]) -> float:
+    """Median of ten."""
+    return statistics.median(timed(step))
+
+
+def measure(size: Size, make: Callable[[], Callable[[], None]]) -> dict[str, Any]:
+    """Time the step that ``make`` makes, and its peak memory."""
     gc.collect()  # earlier graphs hold their memory until they are collected
     if DEVICE.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    ms = milliseconds(fused_step(size, tuning))
+    ms = milliseconds(make())
     row = {**size._asdict(), "ms": ms, "ms_per_member": ms / size.members}
     row["peak_gib_per_member"] = peak_memory(DEVICE) / 2**30 / size.members
     print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     return row
 
 
+def fused(size: Size, tuning: Tuning | None = None) -> dict[str, Any]:
+    """Time the kernels."""
+    return measure(size, lambda: fused_step(size, tuning)) | {"way": "fused"}
+
+
+def attempt(size: Size, timing: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Time a size; one that fails is a result too."""
+    try:
+        return timing()
+    except Exception as error:
+        print(size, type(error).__name__, str(error)[:200], flush=True)
+        return {**size._asdict(), "error": str(error)[:300]}
+
+
+def plain_row(size: Size, step: Callable[[], None], when: str) -> dict[str, Any]:
+    """Time the plain module; it waits for the host, so that other work there disturbs it."""
+    times = timed(step)
+    row = {**size._asdict(), "way": "plain eager module", "when": when}
+    row |= {"ms": statistics.median(times), "fastest": min(times), "slowest": max(times)}
+    print({k: round(v, 1) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+    return row | {"repeats": len(times)}
+
+
 def steps_section() -> Iterator[dict[str, Any]]:
-    """Both cells, populations of 1, 12 and 36; the plain module beside them."""
+    """Both cells, populations of 1, 12 and 36; the plain module before and after them."""
     for cell in ("pf_lstm", "pf_gru"):
         size = Size(cell)
-        plain = milliseconds(plain_step(size), 3)
-        yield {**size._asdict(), "way": "plain eager module", "ms": plain}
-        print(cell, "plain eager module", round(plain, 1), flush=True)
+        plain = plain_step(size)
+        before = plain_row(size, plain, "before")
+        yield before
+        rows = []
         # bf16 is refused without this; should it fail, nothing after it can be timed.
         tried = ("tf32", "bf16") if os.environ.get(BF16_VARIABLE) == "1" else ("tf32",)
         for precision in tried:
             for members in (1, 12, 36):
-                row = measure(size._replace(members=members, precision=precision))
-                yield row | {"way": "fused", "times_plain": plain / row["ms_per_member"]}
+                row = fused(size._replace(members=members, precision=precision))
+                rows.append(row | {"times_plain": before["ms"] / row["ms_per_member"]})
+                yield rows[-1]
+        after = plain_row(size, plain, "after")
+        for row in rows:  # these stand in the result already, and are written again with the next
+            row["times_plain"] = min(before["ms"], after["ms"]) / row["ms_per_member"]
+        yield after
 
 
 SCALING = {
@@ -87,17 +134,56 @@ SCALING = {
 }
 
 
+CENTRE = Size(members=12)
+
+
+def as_the_product(size: Size) -> dict[str, Any]:
+    """Time what the product does with a size, and say what that is and why."""
+    choice = choice_of(size, DEVICE)
+    if choice.name == "fused":
+        return fused(size)
+    row = measure(size, lambda: reference_step(size, choice.run, DEVICE))
+    # Products outside the kernels are float32 products.
+    return row | {"precision": "ieee", "way": choice.name, "reason": choice.reason}
+
+
 def scaling_section(axes: Iterable[str] = tuple(SCALING)) -> Iterator[dict[str, Any]]:
     """One axis at a time, around PF-LSTM, 12 members, K 30, H 64, T 100."""
     for axis in axes:
         for value in SCALING[axis]:
-            size = Size(members=12)._replace(**{axis: value})
-            try:
-                row = measure(size)
-            except Exception as error:  # a size that fails is a result too
-                row = {**size._asdict(), "error": str(error)[:300]}
-                print(axis, value, type(error).__name__, str(error)[:200], flush=True)
-            yield {"axis": axis, **row}
+            size = CENTRE._replace(**{axis: value})
+            yield {"axis": axis, **attempt(size, functools.partial(as_the_product, size))}
+
+
+EIGHT = {"backward_warps": 8}
+SMALL = {"forward_rows": 32, "forward_warps": 8, "forward_registers": 128, "forward_inner": 64}
+# The code's own tuning, and what bench/compiled.py found worth timing: few spills, many warps.
+SHAPES: dict[tuple[str, int], list[dict[str, Any]]] = {
+    ("particles", 60): [
+        {},
+        {"split": True},
+        EIGHT | {"backward_inner": 32},
+        EIGHT | {"backward_inner": 32, "split": True},
+        EIGHT | {"backward_inner": 32, "split": True, "forward_warps": 8, "forward_inner": 32,
+                 "forward_registers": 128},
+    ],
+    ("hidden", 128): [
+        {},
+        EIGHT,
+        EIGHT | SMALL,
+        EIGHT | SMALL | {"split": True},
+        EIGHT | {"forward_warps": 8, "forward_registers": None, "forward_inner": 32},
+    ],
+}  # fmt: skip
+
+
+def shapes_section() -> Iterator[dict[str, Any]]:
+    """Tunings for sizes at which the code's own is slow, beside that one."""
+    for (axis, value), tunings in SHAPES.items():
+        size = CENTRE._replace(**{axis: value})
+        for changes in tunings:
+            timing = functools.partial(fused, size, Tuning(**changes))
+            yield {"axis": axis, "tuning": changes, **attempt(size, timing)}
 
 
 def rnn_section() -> Iterator[dict[str, Any]]:
@@ -113,43 +199,40 @@ def rnn_section() -> Iterator[dict[str, Any]]:
             yield row | {"ms_per_member": ms / 36}
 
 
-def warm(axis: str, value: int) -> None:
-    """Compile the kernels of one size into Triton's cache."""
-    fused_step(Size(members=1, steps=12)._replace(**{axis: value}))
+Job = tuple[str, int, dict[str, Any]]
 
 
-def warm_all(axes: Iterable[str]) -> None:
-    """Compile the sizes of the scaling section side by side; only these two need kernels anew."""
-    jobs = [(axis, v) for axis in ("particles", "hidden") if axis in axes for v in SCALING[axis]]
+def warm(axis: str, value: int, changes: dict[str, Any]) -> None:
+    """Compile the kernels of one size and tuning into Triton's cache."""
+    size = Size(members=1, steps=12)._replace(**{axis: value})
+    if choice_of(size, DEVICE).name == "fused":
+        fused_step(size, Tuning(**changes))
+
+
+def to_warm(sections: Iterable[str], axes: Iterable[str]) -> list[Job]:
+    """What these sections need compiled; only two axes need kernels anew."""
+    jobs: list[Job] = []
+    if "scaling" in sections:
+        named = [axis for axis in ("particles", "hidden") if axis in axes]
+        jobs += [(axis, value, {}) for axis in named for value in SCALING[axis]]
+    if "shapes" in sections:
+        jobs += [(*place, changes) for place, tunings in SHAPES.items() for changes in tunings]
+    return [job for number, job in enumerate(jobs) if job not in jobs[:number]]
+
+
+def warm_all(jobs: Iterable[Job]) -> None:
+    """Compile side by side; what fails here fails again, and is recorded, where it is timed."""
     command = [sys.executable, str(Path(__file__).resolve()), "--warm"]
-    running = [subprocess.Popen([*command, axis, str(v)]) for axis, v in jobs]
+    running = [subprocess.Popen([*command, json.dumps(job)]) for job in jobs]
     for process in running:
         process.wait()
-
-
-def plot(source: Path, target: Path) -> None:
-    """Draw the time a model and step against each axis of the scaling section."""
-    from matplotlib.figure import Figure
-
-    result = json.loads(source.read_text(encoding="utf-8"))
-    rows = [row for row in result["scaling"] if "ms_per_member" in row]
-    axes = list(dict.fromkeys(row["axis"] for row in rows))
-    figure = Figure(figsize=(3.2 * len(axes), 2.8), layout="constrained")
-    for place, axis in enumerate(axes, 1):
-        one = [row for row in rows if row["axis"] == axis]
-        panel = figure.add_subplot(1, len(axes), place)
-        panel.loglog([r[axis] for r in one], [r["ms_per_member"] for r in one], "o-")
-        panel.set_xlabel(axis)
-        panel.set_ylabel("ms a model and step")
-        panel.grid(True, which="both", alpha=0.3)
-    figure.suptitle(f"PF-LSTM, {result['card']}")
-    figure.savefig(target, dpi=120)
 
 
 SECTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "steps": steps_section,
     "scaling": scaling_section,
     "rnn": rnn_section,
+    "shapes": shapes_section,
 }
 
 
@@ -171,24 +254,24 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the sections asked for and write one JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--output", type=Path, default=Path("steps.json"))
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS,
+                        default=["steps", "scaling", "rnn"])  # fmt: skip
     parser.add_argument(
         "--axes", nargs="+", choices=SCALING, default=list(SCALING), help="of the scaling section"
     )
     parser.add_argument(
         "--plot", type=Path, help="draw --output's scaling section, measure nothing"
     )
-    parser.add_argument("--warm", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--warm", type=json.loads, help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
     if parsed.plot:
-        plot(parsed.output, parsed.plot)
+        plot_scaling(parsed.output, parsed.plot)
         return
     if parsed.warm:
-        warm(parsed.warm[0], int(parsed.warm[1]))
+        warm(*parsed.warm)
         return
     torch.backends.cuda.matmul.allow_tf32 = True
-    if "scaling" in parsed.sections:
-        warm_all(parsed.axes)
+    warm_all(to_warm(parsed.sections, parsed.axes))
     result = begun(parsed.output)
     for name in parsed.sections:
         old = result.get(name, []) if name == "scaling" else []

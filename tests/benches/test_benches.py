@@ -11,11 +11,9 @@ import pytest
 
 pytest.importorskip("triton", reason="the step benchmark imports the kernels: pip install triton")
 
-import torch
-
-from bench import curves, epochs, population_cpu, steps
-from bench.step_models import trained
-from pfrnn.training.optimiser import Hyper, rmsprop
+from bench import curves, epochs, population_cpu
+from bench.blocks import Ask, block_of, planned, sizes_of
+from pfrnn.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--tier", "smoke", "--train", "20", "--validation", "10", "--batch", "8"]
@@ -41,6 +39,52 @@ def test_epochs(tmp_path, variant):
     assert row["status"] == ["completed"]
     for name in ("epoch_s", "ms_per_model_and_step", "step_ms", "plain_module_ms", "peak_gib"):
         assert row[name] > 0, name
+
+
+def asked(model: str, tier: str = "gpu", batch: int = 32, **more) -> Ask:
+    return Ask("maze10", model, batch, 1, tier=tier, overrides=sizes_of("maze10", 20, 10) | more)
+
+
+@pytest.mark.parametrize(
+    ("model", "trained", "particles"),
+    [
+        ("pf_lstm", "pf_lstm", 30),
+        ("gru", "gru", 0),
+        ("pf_lstm_p5", "pf_lstm", 5),
+        ("pf_lstm_paper_batch_norm", "pf_lstm_paper_batch_norm", 30),
+    ],
+)
+def test_the_block_is_of_the_variant_asked_for(model, trained, particles):
+    """Tier gpu has its own list of variants for maze10, lstm first."""
+    ask = asked(model)
+    plan = planned(ask)
+    block = block_of(plan, ask)
+    assert (block.variant, block.particles, block.batch_size) == (trained, particles, 32)
+    assert [cell.variant for cell in plan.cells] == [model]
+
+
+def test_a_sets_own_epochs_do_not_win_over_those_asked_for():
+    ask = asked("pf_lstm", "quick", training={"max_epochs": 3, "patience": 3})
+    assert planned(ask).config.for_dataset("maze10").training.max_epochs == 3
+
+
+def test_a_block_that_is_not_planned_is_an_error():
+    plan = planned(asked("lstm"))
+    with pytest.raises(ConfigError, match=r"expected a block of pf_lstm on maze10.*lstm on maze10"):
+        block_of(plan, asked("pf_lstm"))
+    with pytest.raises(ConfigError, match="batch 64"):
+        block_of(plan, asked("lstm", batch=64))
+
+
+def test_a_row_names_what_trained(tmp_path):
+    output = tmp_path / "epochs.json"
+    # An ensemble is made of its single model, which is what its block trains.
+    epochs.main(
+        [*SMALL, "--variants", "gru_ensemble", "--ways", "launched", "--members", "1",
+         "--epochs", "2", "--steps", "1", "--plain-steps", "1", "--output", str(output)]
+    )  # fmt: skip
+    (row,) = read(output)["rows"]
+    assert (row["asked"], row["variant"]) == ("gru_ensemble", "gru")
 
 
 def test_population_on_the_cpu(monkeypatch):
@@ -78,60 +122,12 @@ def test_curves_that_differ_are_told_apart():
     assert curves.compare(first, other)["best"]["p_value"] > 0.9
 
 
-@pytest.fixture
-def stand_ins(monkeypatch):
-    """Steps that do nothing where the real ones need a GPU."""
-    asked = []
-
-    def step(*arguments):
-        asked.append(arguments)
-        if getattr(arguments[0], "hidden", 0) == 256:
-            raise RuntimeError("out of shared memory")
-        return lambda: None
-
-    for name in ("fused_step", "plain_step", "cudnn_step", "rnn_step"):
-        monkeypatch.setattr(steps, name, step)
-    monkeypatch.setattr(steps, "warm_all", lambda axes: None)
-    return asked
-
-
-def test_steps_keeps_what_an_earlier_session_measured(tmp_path, stand_ins):
-    output = tmp_path / "steps.json"
-    steps.main(["--output", str(output), "--sections", "rnn", "scaling", "--axes", "members"])
-    steps.main(["--output", str(output), "--sections", "scaling", "--axes", "hidden"])
-    result = read(output)
-    assert {row["way"] for row in result["rnn"]} > {"cuDNN"}
-    assert [row["axis"] for row in result["scaling"]] == ["members"] * 8 + ["hidden"] * 4
-    # A size that fails is a result, too.
-    assert result["scaling"][-1]["error"] == "out of shared memory"
-    steps.main(["--output", str(output), "--plot", str(tmp_path / "scaling.png")])
-    assert (tmp_path / "scaling.png").stat().st_size > 1000
-    # Of another card: kept beside.
-    output.write_text(json.dumps(result | {"card": "another"}))
-    steps.main(["--output", str(output), "--sections", "rnn"])
-    assert "scaling" not in read(output)
-    assert read(tmp_path / "steps.before.json")["card"] == "another"
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["epochs", "curves", "steps", "population_cpu", "layers"])
+@pytest.mark.parametrize(
+    "name", ["epochs", "curves", "steps", "population_cpu", "layers", "compiled"]
+)
 def test_help(name):
     command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "--" in done.stdout
-
-
-def test_the_timed_step_is_the_products_update():
-    """The bits of the training loop's update, on a loss of which the gradient is known."""
-    start = {"a": torch.randn(2, 3, 4), "b": torch.randn(2, 5)}
-    population = trained(start)
-    population.update(lambda p: p["a"].square().sum((1, 2)) + 2 * p["b"].sum(1))
-    gradients = {"a": 2 * start["a"], "b": torch.full((2, 5), 2.0)}
-    settings = Hyper(*(torch.full((2,), value) for value in (3e-4, 5.0, 1e-4)))
-    zeros = {name: torch.zeros_like(value) for name, value in start.items()}
-    alive = torch.ones(2, dtype=torch.bool)
-    expected = rmsprop(start, gradients, zeros, settings, 0.99, 1e-8, alive)
-    for name, value in expected.parameters.items():
-        assert torch.equal(population.parameters[name], value)
-        assert torch.equal(population.optimiser.square_average[name], expected.square_average[name])
