@@ -2,16 +2,20 @@
 
     python bench/compiled.py --sizes 30x64 60x64 30x128 --set backward_warps=8 backward_inner=32
 
-Compiles the forward and the backward kernel's launches of the steps in between (a first and a last
-step's differ) with Triton's bundled ptxas and prints a table; ``--output`` writes it as JSON. Every
-size is compiled with the tuning of the code and with each ``--set`` (which may be given again).
-``serial`` says that ptxas made products wait for one another, ``mflop`` is what the program has the
-tensor cores do (a loop's turn counted once; more than another program with the same rows means that
-warps compute the same), ``warps`` counts those that a multiprocessor can hold at once, of 64 on
-compute capability 9.0, ``local_kib`` what these spill, and ``l1_kib`` what shared memory leaves of
-the cache in front of it. A tuning that is ``wrong`` must not run: ptxas lost part of an address
-(``tests/kernels/machine_code.py``). Nothing is timed: few spills and many warps are good signs, not
-more.
+Compiles with Triton's bundled ptxas the forward and the backward kernel's launches of the steps in
+between (a first and a last step's differ) and the weights' gradient, and prints a table;
+``--output`` writes it as JSON. Every size is compiled with the tuning of the code and with each
+``--set`` (which may be given again). Columns:
+
+- ``mflop``: what a program has the tensor cores do, a loop's turn counted once. More than another
+  program with the same rows and ``inner`` means that warps compute the same;
+- ``warps``: how many a multiprocessor can hold at once, of 64 on compute capability 9.0;
+- ``local_kib``: the memory that these spill into; ``l1_kib``: what shared memory leaves of the
+  cache in front of it;
+- ``wrong``: places where ptxas lost part of an address (``tests/kernels/machine_code.py``): a
+  tuning that has any must not run.
+
+Nothing is timed: few spills and many warps are good signs, not more.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from triton import knobs
 
 from pfrnn.files import write_json
 from pfrnn.kernels.plan import PRECISIONS, Tuning
-from tests.kernels.compiled_only import compile_only, step, wrong_descriptors, zeroed
+from tests.kernels.compiled_only import compile_only, step, zeroed
+from tests.kernels.machine_code import INSTRUCTION, disassembled, lost_zeros
 
 
 class Multiprocessor(NamedTuple):
@@ -85,40 +90,41 @@ def in_between(name: str, options: dict[str, Any]) -> bool:
     if name == "forward_kernel":
         return not options["FIRST"] and not options["LAST"]
     if name != "backward_kernel":
-        return False
+        return name == "weight_gradient_kernel"
     # A step in two launches: the one ends where the other begins.
     t, steps = options["t"], options["T"]
     return bool(0 < t < steps)
 
 
+def spilled(code: str, name: str) -> int:
+    """Bytes that a thread moves to (STL) or from (LDL) local memory, as far as it is text.
+
+    >>> spilled("  /*0010*/  @P0 STL.64 [R1+0x8], R2 ;  /*0020*/  STL [R1], R4 ;", "STL")
+    12
+    """
+    widths = [one.removeprefix(name) for _, one, _ in INSTRUCTION.findall(code)
+              if one.split(".")[0] == name]  # fmt: skip
+    return sum(16 if ".128" in width else 8 if ".64" in width else 4 for width in widths)
+
+
 @functools.cache
-def ptxas(ptx: str, capability: int) -> dict[str, Any]:
-    """What ptxas says of a program, in its own words."""
-    suffix = "a" if capability >= 90 else ""
+def machine_program(cubin: bytes) -> dict[str, int]:
+    """What a machine program needs of each thread, and how often ptxas got an address wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernel.ptx"
-        source.write_text(ptx)
-        command = [knobs.nvidia.ptxas.path, "-v", f"--gpu-name=sm_{capability}{suffix}"]
-        done = subprocess.run(
-            [*command, str(source), "-o", str(Path(folder) / "kernel.cubin")],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    said = done.stderr + done.stdout
-
-    def number(pattern: str) -> int:
-        found = re.search(pattern, said)
-        if found is None:
-            raise ValueError(f"expected {pattern!r} in what ptxas prints, got {said!r}")
-        return int(found[1])
-
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        code = disassembled(path)
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    usage = re.search(r"REG:(\d+) STACK:(\d+)", done.stdout + done.stderr)
+    if usage is None:
+        raise ValueError(f"expected REG and STACK in what cuobjdump prints, got {done.stdout!r}")
     return {
-        "registers": number(r"Used (\d+) registers"),
-        "stack": number(r"(\d+) bytes stack frame"),
-        "spill_stores": number(r"(\d+) bytes spill stores"),
-        "spill_loads": number(r"(\d+) bytes spill loads"),
-        "serial": "serialized" in said,
+        "registers": int(usage[1]),
+        "stack": int(usage[2]),
+        "spill_stores": spilled(code, "STL"),
+        "spill_loads": spilled(code, "LDL"),
+        "wrong": len(lost_zeros(code)),
     }
 
 
@@ -142,15 +148,15 @@ def figures(kernel: Any, capability: int) -> dict[str, Any]:
     constants = {names[place[0]]: value for place, value in kernel.src.constants.items()}
     ptx, warps, shared = kernel.asm["ptx"], kernel.metadata.num_warps, kernel.metadata.shared
     part = {(True, False): "start", (False, True): "finish"}.get(
-        (constants["FIRST"], constants["LAST"]), "whole"
+        (constants.get("FIRST"), constants.get("LAST")), "whole"
     )
     row = {
         "kernel": kernel.src.fn.__name__.removesuffix("_kernel"),
         "part": part,
-        "rows": constants["R"],
-        "inner": constants["BK"],
+        "rows": constants["R" if "R" in constants else "BR"],
+        "inner": constants["BK" if "BK" in constants else "BI"],
         "block_warps": warps,
-        **ptxas(ptx, capability),
+        **machine_program(kernel.asm["cubin"]),
         "products": "wgmma" if "wgmma.mma_async" in ptx else "mma.sync",
         "mflop": round(work(ptx, warps) / 1e6, 2),
         "shared": shared,
@@ -162,7 +168,6 @@ def figures(kernel: Any, capability: int) -> dict[str, Any]:
         "warps": blocks * warps,
         "local_kib": blocks * warps * 32 * row["stack"] // 1024,
         "l1_kib": left // 1024,
-        "wrong": len(wrong_descriptors({"": kernel})),
     }
 
 
@@ -188,11 +193,12 @@ def compiled(ask: Ask, changes: dict[str, Any], programs: dict[str, Any], capabi
     except Exception as error:  # a tuning that fails is a result too
         return [head | {"error": f"{type(error).__name__}: {error}"[:300]}]
     rows = [head | figures(kernel, capability) for kernel in programs.values()]
-    return sorted(rows, key=lambda row: (row["kernel"] != "forward", row["part"]))
+    order = ["forward", "backward", "weight_gradient"]
+    return sorted(rows, key=lambda row: (order.index(row["kernel"]), row["part"]))
 
 
 COLUMNS = ("kernel", "part", "rows", "inner", "block_warps", "registers", "spill_stores",
-           "spill_loads", "products", "mflop", "serial", "shared", "blocks", "warps",
+           "spill_loads", "products", "mflop", "shared", "blocks", "warps",
            "local_kib", "l1_kib", "wrong")  # fmt: skip
 
 

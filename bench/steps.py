@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import machine, wait
 from bench.plots import plot_scaling
+from bench.shapes import SHAPES, check
 from bench.step_models import (
     Size,
     choice_of,
@@ -132,8 +133,6 @@ SCALING = {
     "hidden": [32, 64, 128, 256],
     "steps": [25, 50, 100, 200, 400],
 }
-
-
 CENTRE = Size(members=12)
 
 
@@ -155,35 +154,18 @@ def scaling_section(axes: Iterable[str] = tuple(SCALING)) -> Iterator[dict[str, 
             yield {"axis": axis, **attempt(size, functools.partial(as_the_product, size))}
 
 
-EIGHT = {"backward_warps": 8}
-SMALL = {"forward_rows": 32, "forward_warps": 8, "forward_registers": 128, "forward_inner": 64}
-# The code's own tuning, and what bench/compiled.py found worth timing: few spills, many warps.
-SHAPES: dict[tuple[str, int], list[dict[str, Any]]] = {
-    ("particles", 60): [
-        {},
-        {"split": True},
-        EIGHT | {"backward_inner": 32},
-        EIGHT | {"backward_inner": 32, "split": True},
-        EIGHT | {"backward_inner": 32, "split": True, "forward_warps": 8, "forward_inner": 32,
-                 "forward_registers": 128},
-    ],
-    ("hidden", 128): [
-        {},
-        EIGHT,
-        EIGHT | SMALL,
-        EIGHT | SMALL | {"split": True},
-        EIGHT | {"forward_warps": 8, "forward_registers": None, "forward_inner": 32},
-    ],
-}  # fmt: skip
-
-
 def shapes_section() -> Iterator[dict[str, Any]]:
-    """Tunings for sizes at which the code's own is slow, beside that one."""
+    """Tunings for sizes at which the code's own is slow, beside that one, and their numbers."""
     for (axis, value), tunings in SHAPES.items():
         size = CENTRE._replace(**{axis: value})
         for changes in tunings:
-            timing = functools.partial(fused, size, Tuning(**changes))
-            yield {"axis": axis, "tuning": changes, **attempt(size, timing)}
+            row = attempt(size, functools.partial(checked, size, Tuning(**changes)))
+            yield {"axis": axis, "tuning": changes, **row}
+
+
+def checked(size: Size, tuning: Tuning) -> dict[str, Any]:
+    """Time the kernels with a tuning, and compare its gradients with the code's own."""
+    return check(size, tuning) | fused(size, tuning)
 
 
 def rnn_section() -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the step benchmark imports the kernels: pip install triton")
 
-from bench import curves, epochs, population_cpu
+from bench import compiled, curves, epochs, population_cpu
 from bench.blocks import Ask, block_of, planned, sizes_of
 from pfrnn.errors import ConfigError
 
@@ -131,3 +132,75 @@ def test_help(name):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "--" in done.stdout
+
+
+@pytest.mark.slow
+def test_compiled_programs_are_described_without_a_gpu(tmp_path):
+    output = tmp_path / "compiled.json"
+    command = [sys.executable, str(ROOT / "bench" / "compiled.py"), "--sizes", "4x16"]
+    command += ["--set", "backward_warps=8", "split=true", "--output", str(output)]
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = read(output)["rows"]
+    assert [(row["kernel"], row["part"], bool(row["tuning"])) for row in rows] == [
+        ("forward", "whole", False), ("backward", "whole", False),
+        ("weight_gradient", "whole", False), ("forward", "whole", True),
+        ("backward", "finish", True), ("backward", "start", True),
+        ("weight_gradient", "whole", True),
+    ]  # fmt: skip
+    assert [row["block_warps"] for row in rows if row["kernel"] == "backward"] == [4, 8, 8]
+    for row in rows:
+        assert 16 <= row["registers"] <= 255
+        assert row["spill_stores"] == row["wrong"] == 0  # tiles of 16 units fit the registers
+        assert row["warps"] == row["blocks"] * row["block_warps"] > 0
+    # Everything that was compiled is on screen, too.
+    assert done.stdout.count("\n") == 1 + len(rows)
+
+
+def test_what_a_multiprocessor_holds():
+    """Registers, warps, blocks and shared memory of 9.0; by hand, from the programming guide."""
+    kib = 1024
+    # 65,536 registers are two blocks of 128 threads with 255 (256 are given), or three with 168.
+    assert compiled.resident(90, 255, 8 * kib, 4) == 2
+    assert compiled.resident(90, 168, 8 * kib, 4) == 3
+    assert compiled.resident(90, 129, 8 * kib, 8) == 1
+    assert compiled.resident(90, 128, 8 * kib, 8) == 2
+    # 228 KiB are one block of 114, since each takes one more; two of 113.
+    assert compiled.resident(90, 32, 114 * kib, 4) == 1
+    assert compiled.resident(90, 32, 113 * kib, 4) == 2
+    assert compiled.resident(90, 32, 227 * kib, 4) == 1
+    assert compiled.resident(90, 32, 227 * kib + 1, 4) == 0
+    # 64 warps, 32 blocks.
+    assert compiled.resident(90, 16, 0, 4) == 16
+    assert compiled.resident(90, 16, 0, 1) == 32
+
+
+def test_a_tunings_words():
+    words = ["split=true", "backward_registers=none", "backward_warps=8"]
+    expected = {"split": True, "backward_registers": None, "backward_warps": 8}
+    assert compiled.tuning_changes(words) == expected
+    with pytest.raises(ValueError, match="expected one of forward_rows"):
+        compiled.tuning_changes(["rows=8"])
+
+
+def test_work_is_that_of_all_warps():
+    group = "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32"
+    warp = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    assert compiled.work(group, 4) == 2 * 64 * 32 * 8
+    assert compiled.work(f"{group}\n{group}", 8) == 4 * 2 * 64 * 32 * 8
+    assert compiled.work(warp, 8) == 8 * 2 * 16 * 8 * 8
+
+
+def test_spills_are_counted_in_bytes():
+    code = """
+        /*0010*/                   STL [R1+0x10], R2 ;
+        /*0020*/              @!P1 STL.64 [R1+0x8], R4 ;
+        /*0030*/                   LDL.LU R2, [R1+0x10] ;
+        /*0040*/                   STG.E.128 desc[UR4][R2.64], R4 ;
+        /*0050*/                   STL.128 [R1], R8 ;
+"""
+    assert compiled.spilled(code, "STL") == 4 + 8 + 16
+    assert compiled.spilled(code, "LDL") == 4

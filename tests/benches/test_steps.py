@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="the step benchmark imports the kernels: pi
 import matplotlib
 import torch
 
-from bench import steps
+from bench import shapes, steps
 from bench.step_models import Size, choice_of, reference_step, trained
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import EagerCapture
@@ -38,6 +38,7 @@ def stand_ins(monkeypatch):
     for name in ("fused_step", "plain_step", "cudnn_step", "rnn_step", "reference_step"):
         monkeypatch.setattr(steps, name, step)
     monkeypatch.setattr(steps, "warm_all", lambda jobs: None)
+    monkeypatch.setattr(steps, "check", lambda size, tuning: {"gap": 0.0, "repeats": True})
     monkeypatch.setattr(dispatch, "_device_refusal", lambda device: None)
     return asked
 
@@ -110,11 +111,30 @@ def test_shapes_are_timed_beside_the_default(tmp_path, stand_ins):
         own = [row for row in rows if row["axis"] == axis]
         assert [row[axis] for row in own] == [value] * count
         assert own[0]["tuning"] == {}
+    assert all(row["repeats"] for row in rows if row["particles"] == 60)
     # The stand-in fails at 128 units: rows too, and none is lost.
     assert all("error" in row for row in rows if row["hidden"] == 128)
     asked_for = [arguments[1] for arguments in stand_ins]
     assert [tuning.split for tuning in asked_for[:5]] == [False, True, False, True, True]
     assert asked_for[0] == Tuning()
+
+
+def test_a_tunings_numbers_are_compared_with_the_codes_own(monkeypatch):
+    size = Size(members=12, particles=60)
+    made, split = [], Tuning(split=True)
+    noise = iter([0.0, 0.0, 1e-3])
+
+    def gradients(small, tuning):
+        made.append((small.members, small.steps, small.particles, tuning))
+        return torch.tensor([3.0, 4.0 + (tuning.split and 0.05)]) + next(noise)
+
+    monkeypatch.setattr(shapes, "gradients", gradients)
+    found = shapes.check(size, split)
+    assert found["gap"] == pytest.approx(0.01, rel=1e-5)
+    assert found["repeats"] is False
+    assert made == [(2, 4, 60, Tuning()), (2, 4, 60, split), (2, 4, 60, split)]
+    noise = iter([0.0, 0.0, 0.0])
+    assert shapes.check(size, Tuning()) == {"gap": 0.0, "repeats": True}
 
 
 def test_what_is_compiled_ahead_has_no_size_twice():

@@ -1,0 +1,69 @@
+"""Tunings of the fused kernels for sizes at which their own is slow, and a check of their numbers.
+
+``bench/compiled.py`` found them, by few spills and many warps; ``bench/steps.py --sections shapes``
+times them. A choice may depend on a layer's size, never on the number of members.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.step_models import Size, filter_loss, weights_of
+from pfrnn.kernels.noise import NoiseKey
+from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.sequence import run_pf_fused
+
+_EIGHT = {"backward_warps": 8}
+_WIDE = _EIGHT | {"weight_warps": 8}
+_SMALL = {"forward_rows": 32, "forward_warps": 8, "forward_registers": 128, "forward_inner": 64}
+# The code's own tuning comes first.
+SHAPES: dict[tuple[str, int], list[dict[str, Any]]] = {
+    ("particles", 60): [
+        {},
+        {"split": True},
+        _EIGHT | {"backward_inner": 32},
+        _EIGHT | {"backward_inner": 32, "split": True},
+        _EIGHT | {"backward_inner": 32, "split": True, "forward_warps": 8, "forward_inner": 32,
+                  "forward_registers": 128},
+    ],
+    ("hidden", 128): [
+        {},
+        _WIDE,
+        _WIDE | _SMALL,
+        _WIDE | _SMALL | {"split": True},
+        _WIDE | {"forward_warps": 8, "forward_registers": None, "forward_inner": 32},
+    ],
+}  # fmt: skip
+# Long enough for every kind of launch, too short for rounding to move many ancestors.
+CHECKED = {"members": 2, "steps": 4}
+
+
+def gradients(size: Size, tuning: Tuning) -> Tensor:
+    """Gradient of all parameters of a small population, on the same numbers every time."""
+    torch.manual_seed(0)
+    m = size.members
+    leaves = {k: v.requires_grad_() for k, v in weights_of(size, m).items()}
+    x = torch.randn(size.steps, m, size.batch, size.inputs, device="cuda")
+    y = torch.randn(m, size.steps, size.batch, device="cuda")
+    key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
+    run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
+    loss = filter_loss(size, leaves, x, y, run, key, key).sum()
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
+
+
+def check(size: Size, tuning: Tuning) -> dict[str, Any]:
+    """Compare a tuning's gradients with those of the code's own, and with themselves.
+
+    Returns:
+        ``gap``, the norm of the difference over the norm (sums in another order: of the size of
+        the products' rounding, 1e-3 for TF32), and ``repeats``, whether the bits are the same
+        twice, which they are unless threads race.
+    """
+    small = size._replace(**CHECKED)
+    own, first, second = (gradients(small, one) for one in (Tuning(), tuning, tuning))
+    gap = (first - own).norm() / own.norm()
+    return {"gap": float(gap), "repeats": torch.equal(first, second)}
