@@ -32,7 +32,17 @@ datasets:
   maze18: {train: TRAIN, validation: 400, test: 400, posterior_trajectories: 0}
 grid: {batch_size: [64]}
 training: {max_epochs: EPOCHS, patience: EPOCHS}
+# What a tier says of one set is laid over what stands above.
+overrides:
+  maze10:
+    study: {variants: [lstm, gru, pf_lstm, pf_gru]}
+    training: {max_epochs: EPOCHS, patience: EPOCHS}
 """
+
+
+def slice_of(train: int, epochs: int) -> str:
+    """The slice, as a file for Snakemake's ``--configfile``."""
+    return SLICE.replace("TRAIN", str(train)).replace("EPOCHS", str(epochs))
 
 
 def snakemake(folder: Path, tier: str, *arguments: str) -> float:
@@ -56,8 +66,7 @@ def working_copy(folder: Path, tier: str, train: int, epochs: int) -> Path:
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, folder / part)
     (folder / "profiles").symlink_to("workflow/profiles")
-    text = SLICE.replace("TRAIN", str(train)).replace("EPOCHS", str(epochs))
-    (folder / "slice.yaml").write_text(text)
+    (folder / "slice.yaml").write_text(slice_of(train, epochs))
     snakemake(folder, tier, "data")
     return folder
 

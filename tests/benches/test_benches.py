@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("triton", reason="the step benchmark imports the kernels: pip install triton")
 
-from bench import compiled, curves, epochs, population_cpu
+from bench import compiled, curves, epochs, population_cpu, two_gpus
 from bench.blocks import Ask, block_of, planned, sizes_of
 from pfrnn.errors import ConfigError
+from pfrnn.plan import load_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--tier", "smoke", "--train", "20", "--validation", "10", "--batch", "8"]
@@ -67,6 +69,14 @@ def test_the_block_is_of_the_variant_asked_for(model, trained, particles):
 def test_a_sets_own_epochs_do_not_win_over_those_asked_for():
     ask = asked("pf_lstm", "quick", training={"max_epochs": 3, "patience": 3})
     assert planned(ask).config.for_dataset("maze10").training.max_epochs == 3
+
+
+@pytest.mark.parametrize("tier", ["gpu", "smoke"])
+def test_the_slice_of_two_cards_is_eight_blocks_whatever_the_tier(tier):
+    patch = yaml.safe_load(two_gpus.slice_of(4000, 10))
+    plan = load_plan(ROOT / "params.yaml", tier, patch)
+    assert (len(plan.blocks), len(plan.cells)) == (8, 8)
+    assert plan.config.for_dataset("maze10").training.max_epochs == 10
 
 
 def test_a_block_that_is_not_planned_is_an_error():
