@@ -30,6 +30,7 @@ def centre(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def plot_scaling(source: Path, target: Path) -> None:
     """Draw the time a model and step against each axis, a marker for each way to compute it."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     result = json.loads(source.read_text(encoding="utf-8"))
     rows = [row for row in result["scaling"] if "ms_per_member" in row]
@@ -45,6 +46,12 @@ def plot_scaling(source: Path, target: Path) -> None:
                 continue
             x, y = [r[axis] for r in one], [r["ms_per_member"] for r in one]
             (lines[way],) = panel.loglog(x, y, MARKERS.get(way, "x") + "-", color=f"C{number}")
+        measured = sorted({row[axis] for row in rows if row["axis"] == axis})
+        panel.set_xticks(measured, labels=[str(value) for value in measured], fontsize="small")
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_xlabel(axis)
         panel.set_ylabel("ms a model and step")
         panel.grid(True, which="both", alpha=0.3)
