@@ -35,6 +35,7 @@ def run_pf(
     particles: bool = True,
     belief: bool = False,
     readout: Readout | None = None,
+    extras: bool = True,
 ) -> FilterOutput:
     """Run a particle filter RNN over T steps.
 
@@ -53,6 +54,8 @@ def run_pf(
         particles: return all particles of every step (``hidden``).
         belief: return the weighted mean particle of every step.
         readout: a linear head, whose outputs for every particle are returned (``read``).
+        extras: whether what no training step reads is computed too: pooled statistics, ancestors,
+            the final cell. Without it each may be None.
 
     Returns:
         See :class:`FilterOutput`.
@@ -91,10 +94,10 @@ def run_pf(
     return FilterOutput(
         states if particles else None,
         torch.stack(weight_list),
-        torch.stack([info.ancestors for info in infos]),
+        torch.stack([info.ancestors for info in infos]) if extras else None,
         torch.stack([info.ess for info in infos]),
         state,
-        *pooled_statistics(infos),
+        *pooled_statistics(infos, extras),
         belief=torch.stack(means) if belief else None,
         read=None if states is None or readout is None else read_particles(states, readout),
     )
@@ -136,11 +139,12 @@ def detach(state: PFState) -> PFState:
     return PFState(state.hidden.detach(), cell, state.log_weights.detach())
 
 
-def pooled_statistics(infos: list[Any]) -> Pooled:
+def pooled_statistics(infos: list[Any], pooled: bool = True) -> Pooled:
     """Stack the steps' statistics and pool them: mean, variance, count, then each step's."""
     if infos[0].mean is None:
         return (None, None, None, None, None, None)
     means = torch.stack([info.mean for info in infos])
     variances = torch.stack([info.variance for info in infos])
     counts = torch.stack([info.count for info in infos])
-    return (*pool(means, variances, counts), means, variances, counts)
+    whole: tuple[Optional, ...] = pool(means, variances, counts) if pooled else (None, None, None)
+    return (*whole, means, variances, counts)  # type: ignore[return-value]

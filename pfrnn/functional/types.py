@@ -87,7 +87,7 @@ class FilterOutput(NamedTuple):
     Attributes:
         hidden: (T, ..., N, K, H), or None when the particles were not asked for.
         log_weights: (T, ..., N, K).
-        ancestors: (T, ..., N, K) int64.
+        ancestors: (T, ..., N, K) int64, or None without the extras.
         ess: (T, ..., N).
         final: the state after the last step (for a padded sequence: after its last valid one).
         mean: batch-norm mean pooled over time and valid steps, (..., H) or (..., K), or None.

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pfrnn.kernels.plan import Plan, inner_contiguous
-from pfrnn.kernels.run_backward import run_backward, unpack_weights
-from pfrnn.kernels.run_forward import Inputs, Saved, Shape, pack_weights, run_forward
+from pfrnn.kernels.run_backward import run_backward
+from pfrnn.kernels.run_forward import Inputs, Saved, Shape, run_forward
 
 
 class FusedFilter(torch.autograd.Function):
@@ -26,12 +26,13 @@ class FusedFilter(torch.autograd.Function):
         projected = inner_contiguous(projected)
         particles, units = hidden.shape[-2:]
         shape = Shape(*projected.shape[:3], particles, units)
-        weights = pack_weights(recurrent, candidate)
         fixed = (observation.contiguous(), gain.contiguous(), shift.contiguous())
         read = None if readout is None else readout.contiguous()
         start = (hidden, cell, log_weights)
-        saved, y = run_forward(plan, inputs, shape, start, projected, weights, *fixed, read)
-        ctx.save_for_backward(*inputs, *saved, projected, weights, *fixed, read)
+        saved, y = run_forward(
+            plan, inputs, shape, start, projected, recurrent, candidate, *fixed, read
+        )
+        ctx.save_for_backward(*inputs, *saved, projected, *fixed, read)
         ctx.plan, ctx.shape = plan, shape
         ctx.set_materialize_grads(False)
         last = None
@@ -53,17 +54,16 @@ class FusedFilter(torch.autograd.Function):
         tensors = ctx.saved_tensors
         inputs = Inputs(*tensors[: len(Inputs._fields)])
         saved = Saved(*tensors[len(inputs) : len(inputs) + len(Saved._fields)])
-        projected, weights, *fixed = tensors[len(inputs) + len(saved) :]
+        projected, *fixed = tensors[len(inputs) + len(saved) :]
         hidden, log_weights, read = (
             None if g is None else inner_contiguous(g) for g in (*grads[:2], grads[3])
         )
         out = run_backward(
-            ctx.plan, inputs, ctx.shape, saved, projected, weights, *fixed,
+            ctx.plan, inputs, ctx.shape, saved, projected, *fixed,
             hidden, log_weights, grads[2], read,
         )  # fmt: skip
-        gru = ctx.plan.gru
-        recurrent, candidate = unpack_weights(out.weights, gru)
         return (
-            None, None, out.projected, out.hidden, None if gru else out.cell, out.log_weights,
-            recurrent, candidate, out.observation, out.gain, out.shift, out.readout,
+            None, None, out.projected, out.hidden, None if ctx.plan.gru else out.cell,
+            out.log_weights, out.recurrent, out.candidate, out.observation, out.gain, out.shift,
+            out.readout,
         )  # fmt: skip

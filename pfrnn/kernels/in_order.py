@@ -1,49 +1,117 @@
-"""Sums of a few parts, taken one by one: the same bits for every population, in one launch."""
+"""Sums of the programs' parts, taken one by one: the same bits for every population.
+
+One launch takes all of them: of the recurrent weights' gradient, of f_obs's, of a head's. It writes
+the gradients where their readers want them, so that none is copied again.
+"""
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 1024
+from pfrnn.kernels.readout import PARTS, halved
+
+_BLOCK = 256
 
 
-@triton.jit(do_not_specialize=["parts", "size"])
-def in_order_kernel(parts_, out_, parts, size, BLOCK: tl.constexpr):
-    """Add parts (M, P, size) up to out (M, size), first to last; grid (size / BLOCK, M)."""
-    m = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = at < size
-    source = parts_ + m * parts * size + at
-    total = tl.load(source, mask=mask, other=0.0)
-    # Eight loads under way at once; the additions wait for each other alone.
-    for start in range(1, parts, 8):
-        for j in tl.static_range(8):
-            there = tl.full([BLOCK], start + j, tl.int32) < parts
-            value = tl.load(source + (start + j) * size, mask=mask & there, other=0.0)
+@triton.jit
+def one_by_one(
+    source, step, parts, mask, HALVED: tl.constexpr, WIDTH: tl.constexpr, W: tl.constexpr
+):  # fmt: skip
+    """Add parts up, first to last; each lies ``step`` after the one before it.
+
+    W loads are under way at once; the additions wait for each other alone. Where ``HALVED``, each
+    part is itself a sum of a few, WIDTH apart.
+    """
+    if HALVED:
+        total = halved(source, WIDTH, mask)
+    else:
+        total = tl.load(source, mask=mask, other=0.0)
+    for start in range(1, parts, W):
+        for j in tl.static_range(W):
+            there = mask & (tl.full([WIDTH], start + j, tl.int32) < parts)
+            if HALVED:
+                value = halved(source + (start + j) * step, WIDTH, there)
+            else:
+                value = tl.load(source + (start + j) * step, mask=there, other=0.0)
             # Chosen: adding zero would turn minus zero into zero.
             total = tl.where(there, total + value, total)
-    tl.store(out_ + m * size + at, total, mask=mask)
+    return total
 
 
-def in_order(parts: Tensor, only_compile: bool = False) -> Tensor:
-    """Add the second axis up one by one.
+@triton.jit(do_not_specialize=["P", "SHARES"])
+def in_order_kernel(
+    dw_, dobs_, dread_, recurrent_, candidate_, observation_, readout_, P, SHARES,
+    GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, OUT: tl.constexpr, PARTS_: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add all parts up; grid (G H H / BLOCK, one more, and one an output; M)."""
+    G: tl.constexpr = 4 if GRU else 5
+    SIZE: tl.constexpr = G * H * H
+    FIRST: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
+    m = tl.program_id(1).to(tl.int64)
+    pid = tl.program_id(0)
+    if pid < FIRST:
+        at = pid * BLOCK + tl.arange(0, BLOCK)
+        mask = at < SIZE
+        total = one_by_one(dw_ + m * SHARES * SIZE + at, SIZE, SHARES, mask, False, BLOCK, 8)
+        gate, i, o = at // (H * H), at // H % H, at % H
+        if GRU:
+            column = tl.where(gate > 2, gate - 1, gate) * H + o
+            tl.store(recurrent_ + (m * H + i) * 3 * H + column, total, mask=mask & (gate != 2))
+            tl.store(candidate_ + m * SIZE + at, total, mask=mask & (gate == 2))
+        else:
+            tl.store(recurrent_ + (m * H + i) * G * H + gate * H + o, total, mask=mask)
+    else:
+        unit = tl.arange(0, HP)
+        mask = unit < HP
+        if pid == FIRST:
+            total = one_by_one(dobs_ + m * P * HP + unit, HP, P, mask, False, HP, 16)
+            tl.store(observation_ + m * HP + unit, total)
+        if OUT > 0:
+            if pid > FIRST:
+                c = pid - FIRST - 1
+                source = dread_ + (m * P * OUT + c) * PARTS_ * HP + unit
+                total = one_by_one(source, OUT * PARTS_ * HP, P, mask, True, HP, 8)
+                tl.store(readout_ + (m * OUT + c) * HP + unit, total)
+
+
+def in_order(
+    weights: Tensor, observation: Tensor, readout: Tensor, gru: bool, only_compile: bool = False
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    """Add the second axes up one by one.
 
     Args:
-        parts: (M, P, ...).
+        weights: (M, SHARES, G, H, H), blocks (in, out).
+        observation: (M, P, HP), units padded.
+        readout: (M, P, OUT, PARTS, HP): before that, the parts are added half to half.
+        gru: whether the blocks are a PF-GRU's.
         only_compile: ask Triton for the program and launch nothing.
 
     Returns:
-        (M, ...): parts[:, 0] + parts[:, 1] + ..., from left to right.
+        Gradients of recurrent (M, H, 5H or 3H), of a PF-GRU's candidate (M, H, H), of observation
+        (M, H), and of the head (M, H, OUT), None without one.
     """
-    parts = parts.contiguous()
-    members, count = parts.shape[:2]
-    total = torch.empty_like(parts[:, 0], memory_format=torch.contiguous_format)
-    size = total[0].numel()
+    members, shares, gates, units, _ = weights.shape
+    programs, padded = observation.shape[1:]
+    outputs = readout.shape[2]
+    new = weights.new_empty
+    # Four blocks, one of them used: the candidate lies as it did in all blocks' sums, since where
+    # a tensor begins can decide how torch's sums over it run.
+    blocks = new(members, gates, units, units) if gru else weights
+    recurrent = new(members, units, (gates - gru) * units)
+    obs, read = new(members, padded), new(members, outputs, padded)
     in_order_kernel.run(
-        parts, total, count, size, BLOCK=_BLOCK, num_warps=4,
-        grid=(triton.cdiv(size, _BLOCK), members), warmup=only_compile,
+        weights, observation, readout if outputs else weights, recurrent, blocks, obs,
+        read if outputs else obs, programs, shares,
+        GRU=gru, H=units, HP=padded, OUT=outputs, PARTS_=PARTS.value, BLOCK=_BLOCK, num_warps=4,
+        grid=(triton.cdiv(gates * units * units, _BLOCK) + 1 + outputs, members),
+        warmup=only_compile,
     )  # fmt: skip
-    return total
+    return (
+        recurrent,
+        blocks[:, 2] if gru else None,
+        obs[:, :units],
+        read[..., :units].transpose(1, 2) if outputs else None,
+    )

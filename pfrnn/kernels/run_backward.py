@@ -35,7 +35,8 @@ class Gradients(NamedTuple):
     hidden: Tensor
     cell: Tensor
     log_weights: Tensor
-    weights: Tensor
+    recurrent: Tensor
+    candidate: Tensor | None
     observation: Tensor
     gain: Tensor
     shift: Tensor
@@ -43,10 +44,9 @@ class Gradients(NamedTuple):
 
 
 def run_backward(
-    plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, weights: Tensor,
-    observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
-    grad_hidden: Tensor | None, grad_log_weights: Tensor | None, grad_cell: Tensor | None,
-    grad_read: Tensor | None,
+    plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, observation: Tensor,
+    gain: Tensor, shift: Tensor, readout: Tensor | None, grad_hidden: Tensor | None,
+    grad_log_weights: Tensor | None, grad_cell: Tensor | None, grad_read: Tensor | None,
 ) -> Gradients:  # fmt: skip
     """Run all steps backwards; the weights' gradient is added up every few steps."""
     steps, members, sequences, particles, units = shape
@@ -54,7 +54,7 @@ def run_backward(
     constants = plan.constants(units, particles, plan.backward_rows, plan.tuning.backward_inner)
     count = programs(shape, constants)
     padded, tuning = constants["HP"], plan.tuning
-    blocks = weights.shape[1]
+    blocks = saved.weights.shape[1]
     slots = min(tuning.ring, steps + 1)
     tile = (members, sequences, particles, units)
     slab = count * constants["R"]
@@ -81,8 +81,8 @@ def run_backward(
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     gy, gy_t, gy_m = optional(grad_read, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
-    shared = shared_arguments(plan, inputs, weights, saved.hidden)
-    read = factors(plan, weights)
+    shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
+    read = factors(plan, saved.weights)
     overlapping = tuning.backward_early and can_begin_early(projected.device)
 
     def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
@@ -109,13 +109,14 @@ def run_backward(
         )  # fmt: skip
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
+    total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
     kinds = {(first, last): t for t, first, last in _launches(steps, tuning.split)}
     given = (gh is dhidden, gl is dhidden, outputs)
     key = ("backward", plan, units, particles, *sorted(kinds), *given)
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
-        + [functools.partial(add, 0, 1, True), functools.partial(in_order, dobs, True)],
+        + [functools.partial(add, 0, 1, True), functools.partial(total, True)],
     )
     end = steps
     for t, first, last in _launches(steps, tuning.split):
@@ -124,20 +125,12 @@ def run_backward(
         if not first and end > t and (t == 0 or end - t == slots - 1):
             add(t, end)
             end = t
-    totals = sums.sum(1)
+    norm = sums.sum(1)
+    recurrent, candidate, obs, head = total()
     return Gradients(
-        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], in_order(dweights),
-        in_order(dobs)[:, :units], totals[:, 1], totals[:, 0],
-        in_order(_halved(dread))[..., :units].transpose(1, 2) if outputs else None,
+        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], recurrent, candidate, obs, norm[:, 1],
+        norm[:, 0], head,
     )  # fmt: skip
-
-
-def unpack_weights(blocks: Tensor, gru: bool) -> tuple[Tensor, Tensor | None]:
-    """Undo :func:`pack_weights`."""
-    candidate = blocks[:, 2] if gru else None
-    if gru:
-        blocks = torch.cat([blocks[:, :2], blocks[:, 3:]], 1)
-    return blocks.transpose(1, 2).flatten(2), candidate
 
 
 def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
@@ -148,14 +141,6 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
             yield t, True, False
         else:
             yield t, t == steps, t == 0
-
-
-def _halved(parts: Tensor) -> Tensor:
-    """Add the axis before the last up, one half to the other: one order of sums again."""
-    while parts.shape[-2] > 1:
-        half = parts.shape[-2] // 2
-        parts = parts[..., :half, :] + parts[..., half:, :]
-    return parts.squeeze(-2)
 
 
 def _add_weight_gradient(

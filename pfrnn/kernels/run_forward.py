@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfrnn.kernels.begin import Begun, begin
 from pfrnn.kernels.early import can_begin_early, multiprocessors
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
@@ -49,7 +50,7 @@ class Shape(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What the forward pass leaves behind (layouts: :mod:`pfrnn.kernels.forward`)."""
+    """What the forward pass leaves behind (:mod:`pfrnn.kernels.forward`, ``begin``)."""
 
     hidden: Tensor
     cell: Tensor
@@ -62,20 +63,8 @@ class Saved(NamedTuple):
     ess: Tensor
     count: Tensor
     total: Tensor
-
-
-def pack_weights(recurrent: Tensor, candidate: Tensor | None) -> Tensor:
-    """Return the blocks (M, G, H, H), each (in, out), in the kernels' order.
-
-    Args:
-        recurrent: (M, H, 5H) of a PF-LSTM, or (M, H, 3H) of a PF-GRU (update, reset, scale).
-        candidate: (M, H, H) of a PF-GRU, which goes before the scale; else None.
-    """
-    members, units, _ = recurrent.shape
-    blocks = recurrent.reshape(members, units, -1, units).transpose(1, 2)
-    if candidate is not None:
-        blocks = torch.cat([blocks[:, :2], candidate.unsqueeze(1), blocks[:, 2:]], 1)
-    return blocks.contiguous()
+    weights: Tensor
+    turned: Tensor
 
 
 def programs(shape: Shape, constants: dict[str, Any]) -> int:
@@ -86,14 +75,14 @@ def programs(shape: Shape, constants: dict[str, Any]) -> int:
 def _counts(
     valid: Tensor | None, shape: Shape, count: int, each: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Values behind each program's sums, (T, M, P), and behind each step's, (T, M), at least 1."""
+    """Values behind each program's sums, (T, M, P), and behind each step's, (T, M), at least 1.
+
+    Without padding they are known on the host; :func:`pfrnn.kernels.begin.begin` writes them into
+    the memory returned here.
+    """
     lead = (shape.steps, shape.members)
     if valid is None:
-        # Known on the host, and exact.
-        counts = torch.full((1, 1, count), float(each * shape.particles), device=device)
-        if left := count * each - shape.sequences:
-            counts[..., -1].fill_(float((each - left) * shape.particles))
-        total = counts.new_full((1, 1), float(max(shape.sequences * shape.particles, 1)))
+        counts, total = torch.empty(1, 1, count, device=device), torch.empty(1, 1, device=device)
         return counts.expand(*lead, count), total.expand(lead)
     ones = F.pad(valid.float(), (0, count * each - shape.sequences))
     counts = ones.unflatten(-1, (count, each)).sum(-1) * shape.particles
@@ -111,7 +100,7 @@ def optional(tensor: Tensor | None, dummy: Tensor) -> tuple[Tensor, int, int]:
     return (dummy, 0, 0) if tensor is None else (tensor, *strides(tensor))
 
 
-def shared_arguments(plan: Plan, inputs: Inputs, weights: Tensor, dummy: Tensor) -> dict[str, Any]:
+def shared_arguments(plan: Plan, inputs: Inputs, turned: Tensor, dummy: Tensor) -> dict[str, Any]:
     """Arguments that the forward and the backward kernel share."""
     noise, noise_t, noise_m = optional(inputs.noise, dummy)
     valid, valid_t, valid_m = optional(
@@ -120,7 +109,7 @@ def shared_arguments(plan: Plan, inputs: Inputs, weights: Tensor, dummy: Tensor)
     given = inputs.mean
     per_step = given is not None and given.dim() == 3
     return {
-        "w_": factors(plan, weights.transpose(-1, -2)),
+        "w_": factors(plan, turned),
         "noise_": noise, "noise_t": noise_t, "noise_m": noise_m,
         "seed_": dummy if inputs.seeds is None else inputs.seeds,
         "step_": dummy if inputs.step is None else inputs.step,
@@ -134,8 +123,8 @@ def shared_arguments(plan: Plan, inputs: Inputs, weights: Tensor, dummy: Tensor)
 
 def run_forward(
     plan: Plan, inputs: Inputs, shape: Shape, start: tuple[Tensor, Tensor | None, Tensor],
-    projected: Tensor, weights: Tensor, observation: Tensor, gain: Tensor, shift: Tensor,
-    readout: Tensor | None,
+    projected: Tensor, recurrent: Tensor, candidate: Tensor | None, observation: Tensor,
+    gain: Tensor, shift: Tensor, readout: Tensor | None,
 ) -> tuple[Saved, Tensor | None]:  # fmt: skip
     """Run all steps; returns what the outputs and the backward pass are made from, and y."""
     steps, members, sequences, particles, units = shape
@@ -145,31 +134,33 @@ def run_forward(
     cell = hidden if plan.gru else new(*tile, units)
     log_weights = new(*tile)
     ancestors = torch.empty(tile, dtype=torch.int32, device=projected.device)
-    hidden[:, 0] = start[0]
-    if start[1] is not None:
-        cell[:, 0] = start[1]
-    log_weights[:, 0] = start[2]
-    ancestors[:, 0] = torch.arange(particles, dtype=torch.int32, device=projected.device)
     constants = plan.constants(
         units, particles, plan.tuning.forward_rows, plan.tuning.forward_inner
     )
     count = programs(shape, constants)
     each = constants["R"] // constants["KP"]
-    padded = constants["HP"]
+    padded, blocks = constants["HP"], 4 if plan.gru else 5
     saved = Saved(
         hidden, cell, log_weights, new(members, steps, sequences, particles, units),
         new(members, steps, sequences, particles), new(members, steps, units),
         new(members, steps, units), ancestors,
         new(members, steps, sequences),
         *_counts(inputs.valid, shape, count, each, projected.device),
+        new(members, blocks, units, units), new(members, blocks, units, units),
     )  # fmt: skip
+    known = inputs.valid is None
+    to = Begun(
+        hidden, cell, log_weights, ancestors, saved.weights, saved.turned,
+        saved.count if known else None, saved.total if known else None,
+    )  # fmt: skip
+    begin(start, recurrent, candidate, to, count, each)
     part = new(members, 2, count, 2, padded)
     wide = padded > constants["BK"] and plan.gru
     scratch = new(members, sequences, particles, units) if wide else hidden
     uniforms, u_t, u_m = optional(inputs.uniforms, hidden)
     outputs = 0 if readout is None else readout.shape[-1]
     y = None if readout is None else new(members, steps, sequences, particles, outputs)
-    shared = shared_arguments(plan, inputs, weights, hidden)
+    shared = shared_arguments(plan, inputs, saved.turned, hidden)
 
     overlapping = plan.tuning.forward_early and can_begin_early(projected.device)
     room = plan.tuning.noise_ahead * multiprocessors(projected.device)
