@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -70,7 +71,7 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
     fused = size.head == "fused"
     zero = x.new_zeros(members, n, k, h)
     gru = "candidate" in p
-    uniform = x.new_full((members, n, k), 1.0 / k).log()
+    uniform = x.new_full((members, n, k), -math.log(k))
     state = PFState(zero, None if gru else zero, uniform)
     if gru:
         weights: Any = PFGRUWeights(
@@ -79,7 +80,7 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
     else:
         weights = PFLSTMWeights(p["recurrent"], p["observation"], p["gain"], p["shift"])
     out = run(
-        projected, state, noise, uniforms, weights, FilterSwitches(),
+        projected, state, noise, uniforms, weights, FilterSwitches(), extras=False,
         particles=not fused, readout=Readout(p["head"]) if fused else None,
     )  # fmt: skip
     if fused:
@@ -88,9 +89,9 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
         rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
         guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
     lw = out.log_weights.transpose(0, 1)
-    prediction = ((guesses * lw.exp()).sum(-1) - y).square().sum((1, 2))
-    elbo = torch.logsumexp(-(guesses - y.unsqueeze(-1)).abs(), -1).sum((1, 2))
-    return (prediction - elbo) / n
+    prediction = ((guesses * lw.exp()).sum(-1) - y).square()
+    elbo = torch.logsumexp(-(guesses - y.unsqueeze(-1)).abs(), -1)
+    return (prediction - elbo).sum((1, 2)) / n
 
 
 class Trained(NamedTuple):
@@ -103,7 +104,8 @@ class Trained(NamedTuple):
     def update(self, loss: Callable[[dict[str, Tensor]], Tensor]) -> None:
         """One step: gradients of ``loss`` (of the parameters, (M,)), clipping, RMSprop."""
         leaves = {k: v.detach().requires_grad_() for k, v in self.parameters.items()}
-        gradients = torch.autograd.grad(loss(leaves).sum(), list(leaves.values()))
+        losses = loss(leaves)
+        gradients = torch.autograd.grad(losses, list(leaves.values()), torch.ones_like(losses))
         with torch.no_grad():
             named = dict(zip(leaves, gradients, strict=True))
             self.optimiser.write(self.optimiser.update(named, 0.99, 1e-8, self.alive))

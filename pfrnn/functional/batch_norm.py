@@ -31,6 +31,14 @@ class Statistics(NamedTuple):
     count: Tensor  # type: ignore[assignment]  # shadows tuple.count
 
 
+class Known(NamedTuple):
+    """Statistics of equally many values each, a number that the host knows (nothing is padded)."""
+
+    mean: Tensor
+    variance: Tensor
+    number: float
+
+
 def _reduced(x: Tensor, mode: str) -> tuple[int, int]:
     if mode == "feature":
         return (-3, -2)  # sequences and particles
@@ -150,7 +158,7 @@ def pool(mean: Tensor, variance: Tensor, count: Tensor) -> Statistics:
 
 def update_running(
     running: tuple[Tensor, Tensor],
-    batch: Statistics,
+    batch: Statistics | Known,
     momentum: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Move the running mean and variance towards a batch's, once a batch.
@@ -163,8 +171,24 @@ def update_running(
         batch: pooled statistics of the batch.
         momentum: weight of the new batch, in (0, 1]; a tensor () where the host doesn't know it.
     """
+    if isinstance(batch, Known):
+        return _update_known(running, batch, momentum)
     count = batch.count.unsqueeze(-1)
     unbiased = batch.variance * (count / (count - 1.0).clamp(min=1.0))
     mean = torch.where(count > 0, torch.lerp(running[0], batch.mean, momentum), running[0])
     variance = torch.where(count > 1, torch.lerp(running[1], unbiased, momentum), running[1])
+    return mean, variance
+
+
+def _update_known(
+    running: tuple[Tensor, Tensor], batch: Known, momentum: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Move them to the same bits in three operations."""
+    (mean, variance), number = running, batch.number
+    if number > 0:
+        mean = torch.lerp(mean, batch.mean, momentum)
+    if number > 1:
+        # Divided in the statistics' type; a tensor on the host is an argument of the product.
+        count = torch.full((), number, dtype=batch.variance.dtype)
+        variance = torch.lerp(variance, batch.variance * (count / (count - 1.0)), momentum)
     return mean, variance

@@ -7,7 +7,7 @@ silent). Leading axes are never reduced, so a population gets one loss a member.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,12 +20,32 @@ Kind = Literal["regression", "classification"]
 Reduction = Literal["sum", "mean"]
 
 
+class Outputs(NamedTuple):
+    """A mask with what is counted of it, once for several losses (:func:`count_outputs`).
+
+    Attributes:
+        mask: (T, ..., N) bool, steps that have an output.
+        each: (..., N), outputs of each sequence.
+        sequences: (...), sequences that have an output, at least 1.
+    """
+
+    mask: Tensor
+    each: Tensor
+    sequences: Tensor
+
+
+def count_outputs(mask: Tensor) -> Outputs:
+    """Count a mask's outputs, (T, ..., N)."""
+    each = mask.sum(0)
+    return Outputs(mask, each, (each > 0).sum(-1).clamp(min=1))
+
+
 def prediction_loss(
     prediction: Tensor,
     target: Tensor,
     kind: Kind,
     *,
-    mask: Tensor | None = None,
+    mask: Tensor | Outputs | None = None,
     coordinates: Reduction = "mean",
     coordinate_weights: Tensor | None = None,
     time_weights: Tensor | None = None,
@@ -38,7 +58,7 @@ def prediction_loss(
         prediction: (T, ..., N, D) values, or (T, ..., N, C) logits.
         target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
         kind: ``regression`` or ``classification``.
-        mask: (T, ..., N) bool, steps that have an output; None means all.
+        mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         coordinates: how squared errors of one target's D coordinates are reduced.
         coordinate_weights: (D,), factors on the squared errors (the release: 0.1 on the heading).
         time_weights: (T,), factors on the steps (:func:`exponential_time_weights`).
@@ -59,7 +79,9 @@ def prediction_loss(
         squared = (lift(prediction) - target).square()
         if coordinate_weights is not None:
             squared = squared * coordinate_weights
-        steps = squared.mean(-1) if coordinates == "mean" else squared.sum(-1)
+        steps = _single(squared)
+        if steps is None:
+            steps = squared.mean(-1) if coordinates == "mean" else squared.sum(-1)
     else:
         raise _unknown_kind(kind)
     if time_weights is not None:
@@ -72,7 +94,7 @@ def elbo_loss(
     target: Tensor,
     kind: Kind,
     *,
-    mask: Tensor | None = None,
+    mask: Tensor | Outputs | None = None,
     form: Literal["joint", "per_coordinate"] = "joint",
     coordinate_weights: Tensor | None = None,
     time_weights: Tensor | None = None,
@@ -88,7 +110,7 @@ def elbo_loss(
         particle_predictions: (T, ..., N, K, D) values, or (T, ..., N, K, C) logits.
         target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
         kind: ``regression`` or ``classification``.
-        mask: (T, ..., N) bool, steps that have an output; None means all.
+        mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         form: ``joint`` as above, or ``per_coordinate`` (the release, regression only):
             exp(-d_t e^2) of each coordinate by itself, then the mean over coordinates, with d_t
             the time weights.
@@ -136,17 +158,31 @@ def combined_loss(
         (...).
     """
     if elbo is None or beta == 0:
-        return prediction_weight * prediction
+        return _times(prediction_weight, prediction)
     if prediction_weight == 0:
-        return beta * elbo
-    return prediction_weight * prediction + beta * elbo
+        return _times(beta, elbo)
+    return _times(prediction_weight, prediction) + _times(beta, elbo)
+
+
+def _times(factor: float, loss: Tensor) -> Tensor:
+    return loss if factor == 1 else factor * loss
 
 
 def safe_norm(error: Tensor) -> Tensor:
     """Return the Euclidean norm over the last axis, with gradient 0 where the error is 0."""
-    squared = error.square().sum(-1)
+    squares = error.square()
+    squared = _single(squares)
+    squared = squares.sum(-1) if squared is None else squared
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
+
+
+def _single(x: Tensor) -> Tensor | None:
+    """Return the one value of the last axis, where a sum over it would be that and lie likewise.
+
+    Sums over other axes follow, and memory decides their order: a sum's result is contiguous.
+    """
+    return x.squeeze(-1) if x.shape[-1] == 1 and x.is_contiguous() else None
 
 
 def exponential_time_weights(
@@ -171,7 +207,7 @@ def exponential_time_weights(
 
 
 def reduce_loss(
-    steps: Tensor, mask: Tensor | None, time: Reduction = "sum", batch: Reduction = "mean"
+    steps: Tensor, mask: Tensor | Outputs | None, time: Reduction = "sum", batch: Reduction = "mean"
 ) -> Tensor:
     """Reduce (T, ..., N) over time and sequences, never over leading axes.
 
@@ -180,7 +216,7 @@ def reduce_loss(
 
     Args:
         steps: (T, ..., N), a loss of each step.
-        mask: (T, ..., N) bool, steps that have an output; None means all.
+        mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         time: ``sum``, or ``mean`` over a sequence's outputs.
         batch: ``mean`` over sequences that have an output, or ``sum``.
 
@@ -190,14 +226,12 @@ def reduce_loss(
     if mask is None:
         series = steps.sum(0) if time == "sum" else steps.mean(0)
         return series.mean(-1) if batch == "mean" else series.sum(-1)
-    kept = torch.where(mask, steps, 0.0).sum(0)
-    outputs = mask.sum(0)
+    known = mask if isinstance(mask, Outputs) else count_outputs(mask)
+    kept = torch.where(known.mask, steps, 0.0).sum(0)
     if time == "mean":
-        kept = kept / outputs.clamp(min=1)
+        kept = kept / known.each.clamp(min=1)
     total = kept.sum(-1)
-    if batch == "sum":
-        return total
-    return total / (outputs > 0).sum(-1).clamp(min=1)
+    return total if batch == "sum" else total / known.sequences
 
 
 def _per_coordinate(

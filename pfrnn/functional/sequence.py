@@ -54,8 +54,8 @@ def run_pf(
         particles: return all particles of every step (``hidden``).
         belief: return the weighted mean particle of every step.
         readout: a linear head, whose outputs for every particle are returned (``read``).
-        extras: whether what no training step reads is computed too: pooled statistics, ancestors,
-            the final cell. Without it each may be None.
+        extras: whether what no training step reads is computed too: the pooled statistics (else
+            None) and, by a fast loop, the final cell (else None) and ancestors of type int64.
 
     Returns:
         See :class:`FilterOutput`.
@@ -94,7 +94,7 @@ def run_pf(
     return FilterOutput(
         states if particles else None,
         torch.stack(weight_list),
-        torch.stack([info.ancestors for info in infos]) if extras else None,
+        torch.stack([info.ancestors for info in infos]),
         torch.stack([info.ess for info in infos]),
         state,
         *pooled_statistics(infos, extras),
@@ -146,5 +146,6 @@ def pooled_statistics(infos: list[Any], pooled: bool = True) -> Pooled:
     means = torch.stack([info.mean for info in infos])
     variances = torch.stack([info.variance for info in infos])
     counts = torch.stack([info.count for info in infos])
-    whole: tuple[Optional, ...] = pool(means, variances, counts) if pooled else (None, None, None)
-    return (*whole, means, variances, counts)  # type: ignore[return-value]
+    if not pooled:
+        return (None, None, None, means, variances, counts)
+    return (*pool(means, variances, counts), means, variances, counts)

@@ -87,15 +87,17 @@ class FilterOutput(NamedTuple):
     Attributes:
         hidden: (T, ..., N, K, H), or None when the particles were not asked for.
         log_weights: (T, ..., N, K).
-        ancestors: (T, ..., N, K) int64, or None without the extras.
+        ancestors: (T, ..., N, K) int64; without a run's extras it may be int32.
         ess: (T, ..., N).
-        final: the state after the last step (for a padded sequence: after its last valid one).
+        final: the state after the last step (for a padded sequence: after its last valid one);
+            its cell may be None without a run's extras, as may the next three be.
         mean: batch-norm mean pooled over time and valid steps, (..., H) or (..., K), or None.
         variance: variance pooled likewise (the law of total variance, biased).
         count: (...), the number of values behind the pooled statistics.
         step_mean: (T, ..., H) or (T, ..., K), the statistics of each step, or None.
         step_variance: of the same shape.
-        step_count: (T, ...).
+        step_count: (T, ...), or where a fast loop was run without extras, and nothing is padded,
+            the number that all of them are.
         belief: (T, ..., N, H), the weighted mean particle, when asked for.
         read: (T, ..., N, K, C), a linear head of every particle, when one was given.
     """
@@ -110,7 +112,7 @@ class FilterOutput(NamedTuple):
     count: Tensor | None = None  # type: ignore[assignment]
     step_mean: Tensor | None = None
     step_variance: Tensor | None = None
-    step_count: Tensor | None = None
+    step_count: Tensor | float | None = None
     belief: Tensor | None = None
     read: Tensor | None = None
 

@@ -18,11 +18,11 @@ class FusedFilter(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, inputs: Inputs, projected: Tensor, hidden: Tensor,
+        ctx: Any, plan: Plan, carried: bool, inputs: Inputs, projected: Tensor, hidden: Tensor,
         cell: Tensor | None, log_weights: Tensor, recurrent: Tensor, candidate: Tensor | None,
         observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """Run the filter over (T, M, N, ...)."""
+        """Run the filter over (T, M, N, ...); the final cell only where it is ``carried`` on."""
         projected = inner_contiguous(projected)
         particles, units = hidden.shape[-2:]
         shape = Shape(*projected.shape[:3], particles, units)
@@ -36,7 +36,7 @@ class FusedFilter(torch.autograd.Function):
         ctx.plan, ctx.shape = plan, shape
         ctx.set_materialize_grads(False)
         last = None
-        if cell is not None:
+        if carried and cell is not None:
             index = saved.ancestors[:, -1].long().unsqueeze(-1).expand_as(hidden)
             last = saved.cell[:, -1].gather(2, index)
         ancestors, ess = saved.ancestors[:, 1:].transpose(0, 1), saved.ess.transpose(0, 1)
@@ -63,7 +63,7 @@ class FusedFilter(torch.autograd.Function):
             hidden, log_weights, grads[2], read,
         )  # fmt: skip
         return (
-            None, None, out.projected, out.hidden, None if ctx.plan.gru else out.cell,
+            None, None, None, out.projected, out.hidden, None if ctx.plan.gru else out.cell,
             out.log_weights, out.recurrent, out.candidate, out.observation, out.gain, out.shift,
             out.readout,
         )  # fmt: skip

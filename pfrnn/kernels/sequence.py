@@ -44,6 +44,7 @@ def run_pf_fused(
     particles: bool = True,
     belief: bool = False,
     readout: Readout | None = None,
+    extras: bool = True,
     precision: str = "tf32",
     tuning: Tuning | None = None,
 ) -> FilterOutput:
@@ -66,6 +67,8 @@ def run_pf_fused(
         belief: whether the mean particle of each step is returned.
         readout: a linear head: ``read`` is returned. Up to four outputs are computed inside the
             kernels, without the bias; more by torch, from the particles.
+        extras: as there. Without it ancestors are int32, and where nothing is padded ``step_count``
+            is a number.
         precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
             bf16 is refused on a GPU without PFRNN_BF16=1
             (:func:`pfrnn.kernels.plan.check_precision`).
@@ -85,8 +88,8 @@ def run_pf_fused(
             projected.unsqueeze(1), PFState(*(_lead(x, 0) for x in state)), _lead(noise, 1),
             _lead(uniforms, 1), type(weights)(*(_lead(x, 0) for x in weights)), switches,
             statistics=_lead_given(statistics), valid=_lead(valid, 1), bptt=bptt,
-            particles=particles, belief=belief, readout=_lead_head(readout), precision=precision,
-            tuning=tuning,
+            particles=particles, belief=belief, readout=_lead_head(readout), extras=extras,
+            precision=precision, tuning=tuning,
         )  # fmt: skip
         return _drop_lead(output)
     gru = hasattr(weights, "candidate")
@@ -101,6 +104,7 @@ def run_pf_fused(
     fits = readout is not None and readout.weight.shape[-1] <= MAX_OUTPUTS
     hidden, log_weights, cell, read, ancestors, ess, mean, variance = FusedFilter.apply(
         plan,
+        extras,
         inputs,
         projected,
         state.hidden,
@@ -114,14 +118,18 @@ def run_pf_fused(
     elif readout is not None and readout.bias is not None:
         read = read + readout.bias[:, None, None, :]
     final = PFState(hidden[-1], cell, log_weights[-1])
-    pooled: tuple[Tensor | None, ...] = (None,) * 6
+    pooled: tuple[Any, ...] = (None,) * 6
     if plan.norm and not plan.given:
-        counts = _step_counts(valid, steps, members, sequences, count, mean)
-        pooled = (*pool(mean, variance, counts), mean, variance, counts)
+        if extras or valid is not None:
+            counts: Any = _step_counts(valid, steps, members, sequences, count, mean)
+        else:
+            counts = float(sequences * count)
+        whole = pool(mean, variance, counts) if extras else (None, None, None)
+        pooled = (*whole, mean, variance, counts)
     return FilterOutput(
         hidden if particles else None,
         log_weights,
-        ancestors.long(),
+        ancestors.long() if extras else ancestors,
         ess,
         final,
         *pooled,
@@ -214,6 +222,6 @@ def _drop_lead(output: FilterOutput) -> FilterOutput:
     for name, value in output._asdict().items():
         if name == "final":
             dropped[name] = PFState(*(None if x is None else x.squeeze(0) for x in value))
-        elif value is not None:
+        elif isinstance(value, Tensor):
             dropped[name] = value.squeeze(1 if name in _TIMED else 0)
     return output._replace(**dropped)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.batch_norm import Known, Statistics
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import run_pf
 from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RNNSwitches
@@ -62,7 +62,7 @@ class CoreOutput(NamedTuple):
     log_weights: Tensor | None = None
     ess: Tensor | None = None
     ancestors: Tensor | None = None
-    statistics: Statistics | None = None
+    statistics: Statistics | Known | None = None
     read: Tensor | None = None
 
 
@@ -168,6 +168,8 @@ class ParticleCore(nn.Module):
             particles=(kept or dropout is not None) and not last,
             belief=self.mean and dropout is None and not last,
             readout=readout,
+            # Ancestors are counted in evaluation; nobody goes on from the end.
+            extras=not self.training,
         )
         if last:
             final = output.final
@@ -200,7 +202,9 @@ class ParticleCore(nn.Module):
         return PFState(hidden, cell if self.cell.has_cell else None, log_weights)
 
 
-def _statistics(output: FilterOutput | RNNOutput) -> Statistics | None:
+def _statistics(output: FilterOutput | RNNOutput) -> Statistics | Known | None:
     if output.step_mean is None or output.step_variance is None or output.step_count is None:
         return None
+    if isinstance(output.step_count, float):
+        return Known(output.step_mean, output.step_variance, output.step_count)
     return Statistics(output.step_mean, output.step_variance, output.step_count)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.batch_norm import Known, Statistics
 from pfrnn.functional.types import Readout, RNNSwitches
 from pfrnn.nn.cores import ParticleCore, PlainCore, Randomness
 from pfrnn.nn.encoders import Affine, LocalizationEncoder, TokenEncoder, VectorEncoder
@@ -64,7 +64,7 @@ class NetworkOutput(NamedTuple):
     log_weights: Tensor | None
     ess: Tensor | None
     ancestors: Tensor | None
-    statistics: Statistics | None
+    statistics: Statistics | Known | None
 
 
 class ExperimentNetwork(nn.Module):

@@ -9,7 +9,9 @@ from torch import Tensor
 from pfrnn.config import Loss
 from pfrnn.functional.losses import (
     Kind,
+    Outputs,
     combined_loss,
+    count_outputs,
     elbo_loss,
     exponential_time_weights,
     prediction_loss,
@@ -67,11 +69,13 @@ def member_loss(task: str, weights: LossWeights, output: NetworkOutput, batch: B
         ValueError: an ELBO is asked for but the network returned no particles.
     """
     target: Tensor = batch.y
-    mask: Tensor | None = batch.mask
+    mask: Tensor | Outputs | None = batch.mask
     kind: Kind = "regression"
     if task == "classification":
         # The network returns the last valid step only; its label is the sequence's.
         target, mask, kind = batch.y.unsqueeze(0), None, "classification"
+    if isinstance(mask, Tensor) and weights.beta != 0:
+        mask = count_outputs(mask)
     forms = _forms(task, weights, output.prediction) if kind == "regression" else ({}, {})
     prediction = prediction_loss(output.prediction, target, kind, mask=mask, **forms[0])
     if weights.beta == 0:

@@ -175,10 +175,11 @@ class PlainPath:
             name: value.detach().requires_grad_() for name, value in population.parameters.items()
         }
         output, loss = self.losses(leaves, population.buffers, batch, randomness)
-        # Members share nothing, so the gradient of the sum holds each one's own.
+        # Members share nothing, so the gradient of the losses' sum holds each one's own.
         gradients = torch.autograd.grad(
-            loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
-        )
+            loss, list(leaves.values()), torch.ones_like(loss),
+            allow_unused=True, materialize_grads=True,
+        )  # fmt: skip
         with torch.no_grad():
             named = dict(zip(leaves, gradients, strict=True))
             # One comparison for both: a comparison with NaN is false.
