@@ -40,41 +40,55 @@ def one_by_one(
     return total
 
 
+@triton.jit
+def add_weights(
+    dw, recurrent_, candidate, pid, m, SHARES,
+    GRU: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add a member's blocks up; they go where the parameters' gradients are."""
+    G: tl.constexpr = 4 if GRU else 5
+    at = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = at < SIZE
+    total = one_by_one(dw + at, SIZE, SHARES, mask, False, BLOCK, 8)
+    gate, i, o = at // (H * H), at // H % H, at % H
+    if GRU:
+        column = tl.where(gate > 2, gate - 1, gate) * H + o
+        tl.store(recurrent_ + (m * H + i) * 3 * H + column, total, mask=mask & (gate != 2))
+        tl.store(candidate + at, total, mask=mask & (gate == 2))
+    else:
+        tl.store(recurrent_ + (m * H + i) * G * H + gate * H + o, total, mask=mask)
+
+
+@triton.jit
+def add_units(
+    source, step, out, P, HALVED: tl.constexpr, HP: tl.constexpr, W: tl.constexpr
+):  # fmt: skip
+    """Add up a number a unit."""
+    unit = tl.arange(0, HP)
+    tl.store(out + unit, one_by_one(source + unit, step, P, unit < HP, HALVED, HP, W))
+
+
 @triton.jit(do_not_specialize=["P", "SHARES"])
 def in_order_kernel(
     dw_, dobs_, dread_, recurrent_, candidate_, observation_, readout_, P, SHARES,
-    GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, OUT: tl.constexpr, PARTS_: tl.constexpr,
+    GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, OUT: tl.constexpr, EACH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add all parts up; grid (G H H / BLOCK, one more, and one an output; M)."""
-    G: tl.constexpr = 4 if GRU else 5
-    SIZE: tl.constexpr = G * H * H
+    SIZE: tl.constexpr = (4 if GRU else 5) * H * H
     FIRST: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
     m = tl.program_id(1).to(tl.int64)
     pid = tl.program_id(0)
     if pid < FIRST:
-        at = pid * BLOCK + tl.arange(0, BLOCK)
-        mask = at < SIZE
-        total = one_by_one(dw_ + m * SHARES * SIZE + at, SIZE, SHARES, mask, False, BLOCK, 8)
-        gate, i, o = at // (H * H), at // H % H, at % H
-        if GRU:
-            column = tl.where(gate > 2, gate - 1, gate) * H + o
-            tl.store(recurrent_ + (m * H + i) * 3 * H + column, total, mask=mask & (gate != 2))
-            tl.store(candidate_ + m * SIZE + at, total, mask=mask & (gate == 2))
-        else:
-            tl.store(recurrent_ + (m * H + i) * G * H + gate * H + o, total, mask=mask)
-    else:
-        unit = tl.arange(0, HP)
-        mask = unit < HP
-        if pid == FIRST:
-            total = one_by_one(dobs_ + m * P * HP + unit, HP, P, mask, False, HP, 16)
-            tl.store(observation_ + m * HP + unit, total)
-        if OUT > 0:
-            if pid > FIRST:
-                c = pid - FIRST - 1
-                source = dread_ + (m * P * OUT + c) * PARTS_ * HP + unit
-                total = one_by_one(source, OUT * PARTS_ * HP, P, mask, True, HP, 8)
-                tl.store(readout_ + (m * OUT + c) * HP + unit, total)
+        dw = dw_ + m * SHARES * SIZE
+        add_weights(dw, recurrent_, candidate_ + m * SIZE, pid, m, SHARES, GRU, H, SIZE, BLOCK)
+    if pid == FIRST:
+        add_units(dobs_ + m * P * HP, HP, observation_ + m * HP, P, False, HP, 16)
+    if OUT > 0:
+        if pid > FIRST:
+            c = pid - FIRST - 1
+            dread = dread_ + (m * P * OUT + c) * EACH * HP
+            add_units(dread, OUT * EACH * HP, readout_ + (m * OUT + c) * HP, P, True, HP, 8)
 
 
 def in_order(
@@ -105,7 +119,7 @@ def in_order(
     in_order_kernel.run(
         weights, observation, readout if outputs else weights, recurrent, blocks, obs,
         read if outputs else obs, programs, shares,
-        GRU=gru, H=units, HP=padded, OUT=outputs, PARTS_=PARTS.value, BLOCK=_BLOCK, num_warps=4,
+        GRU=gru, H=units, HP=padded, OUT=outputs, EACH=PARTS.value, BLOCK=_BLOCK, num_warps=4,
         grid=(triton.cdiv(gates * units * units, _BLOCK) + 1 + outputs, members),
         warmup=only_compile,
     )  # fmt: skip

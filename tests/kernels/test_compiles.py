@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 # Shared memory that one block may have, CUDA programming guide, "compute capabilities".
 SHARED = {"80": 163 * 1024, "89": 99 * 1024, "90": 227 * 1024}
 KERNELS = {
+    "begin_kernel",
     "forward_kernel",
     "backward_kernel",
     "weight_gradient_kernel",
@@ -61,7 +62,7 @@ def test_a_training_step_compiles(
     assert max(shared.values()) <= SHARED[capability], shared
     # Three of the forward kernel, three of the backward kernel, one of the others; and no more for
     # other batches and populations: each would cost a job seconds, and give sums another order.
-    assert once == often == 9
+    assert once == often == 10
     # Dependent launches came with compute capability 9.0.
     assert early == (EARLY if capability == "90" else [])
     # Something was compiled: a machine program of each kernel lies in the cache.

@@ -152,10 +152,10 @@ def test_every_output_is_written(device):
 @pytest.mark.parametrize("factor", [1.01, 0.99])
 def test_a_wrong_gradient_would_be_seen(device, factor, monkeypatch):
     """The comparison's own test: a gradient off by a hundredth fails."""
-    from pfrnn.kernels import filter as module
+    from pfrnn.kernels import run_backward as module
 
-    original = module.unpack_weights
-    monkeypatch.setattr(module, "unpack_weights", lambda b, gru: original(b * factor, gru))
+    original = module.in_order
+    monkeypatch.setattr(module, "in_order", lambda w, *a: original(w * factor, *a))
     with pytest.raises(AssertionError):
         check(Case(False, 1, 1, 2, 3, 16, device))
 

@@ -1,0 +1,75 @@
+"""A training step launches no more small kernels than it needs.
+
+For one member they are a tenth of a step's time on a GPU, so that one launch more is a thousandth.
+The bounds are what a step took when they were written, and a little: another torch may take an
+operation apart. Whoever passes one has added a copy, a fill, or a sum that nobody reads; a new loss
+or statistic that needs its operations moves the bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="needs triton, whose launches it counts"
+)
+
+# Operations of torch for one member and for several.
+BOUNDS = {
+    ("benchmark", "pf_lstm"): (72, 77),
+    ("benchmark", "pf_gru"): (73, 79),
+    ("training", "pf_lstm"): (139, 146),
+    ("training", "pf_gru"): (140, 148),
+}
+LITTLE = 5
+
+
+def count(folder, kind, cell, members):
+    from .launches import LOOP, benchmark_step, training_step
+
+    if kind == "benchmark":
+        operations, kernels = benchmark_step(cell, members)
+    else:
+        operations, kernels = training_step(folder, cell, members)
+    assert all(kernels[name] for name in LOOP)
+    return operations, {name: n for name, n in kernels.items() if name not in LOOP}
+
+
+@pytest.mark.parametrize("members", [1, 12])
+@pytest.mark.parametrize(("kind", "cell"), BOUNDS)
+def test_a_step_launches_no_more_than_it_did(tmp_path, kind, cell, members):
+    operations, kernels = count(tmp_path, kind, cell, members)
+    assert kernels == {"fill_uniform_kernel": 1, "begin_kernel": 1, "in_order_kernel": 1}
+    bound = BOUNDS[kind, cell][members > 1]
+    assert sum(operations.values()) <= bound + LITTLE, operations
+
+
+@pytest.mark.parametrize("kind", ["benchmark", "training"])
+def test_what_nobody_reads_would_be_seen(tmp_path, monkeypatch, kind):
+    """The test can fail: the final cell, pooled statistics and int64 ancestors, left in."""
+    from . import launches
+
+    run = launches.run_pf_fused
+
+    def everything(*arguments, **options):
+        return run(*arguments, **options | {"extras": True})
+
+    monkeypatch.setattr(launches, "run_pf_fused", everything)
+    monkeypatch.setattr("bench.step_models.run_pf_fused", everything)
+    operations, _ = count(tmp_path, kind, "pf_lstm", 1)
+    assert sum(operations.values()) > BOUNDS[kind, "pf_lstm"][0] + LITTLE
+
+
+def test_a_copy_in_the_step_is_counted(tmp_path):
+    import torch
+
+    from .launches import META, counted
+
+    with counted() as (operations, kernels):
+        x = torch.empty(3, device=META)
+        x.view(3, 1).clone()
+        torch.ones(2)  # on the host
+    assert dict(operations) == {"clone": 1}
+    assert not kernels
