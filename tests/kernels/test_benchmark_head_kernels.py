@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 
 from bench.step_models import Size, filter_loss, weights_of
 from pfrnn.kernels.noise import noise_key
+from pfrnn.kernels.sequence import run_pf_fused
 
 
 @pytest.mark.parametrize("cell", ["pf_lstm", "pf_gru"])
@@ -20,9 +23,10 @@ def test_both_heads_give_one_step(device, cell):
     x = torch.randn(steps, members, batch, 3, device=device)
     y = torch.randn(members, steps, batch, device=device)
     key = noise_key([1, 2], 1, device)
+    run = functools.partial(run_pf_fused, precision=size.precision)
     found = []
     for head in ("fused", "product"):
-        loss = filter_loss(size._replace(head=head), parameters, x, y, key, None)
+        loss = filter_loss(size._replace(head=head), parameters, x, y, run, key, key)
         found.append([loss, *torch.autograd.grad(loss.sum(), list(parameters.values()))])
     for inside, outside in zip(*found, strict=True):
         torch.testing.assert_close(inside, outside, rtol=1e-4, atol=1e-5)

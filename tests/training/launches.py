@@ -90,9 +90,10 @@ def benchmark_step(cell: str, members: int) -> tuple[Counter[str], Counter[str]]
     x = torch.empty(size.steps, members, size.batch, size.inputs, device=META)
     y = torch.empty(members, size.steps, size.batch, device=META)
     key = noise_key(list(range(members)), 0, META)
+    run = functools.partial(run_pf_fused, precision=size.precision)
     with counted() as found:
         key.step.add_(1)
-        population.update(lambda p: filter_loss(size, p, x, y, key, None))
+        population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
     return found
 
 

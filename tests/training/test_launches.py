@@ -57,7 +57,6 @@ def test_what_nobody_reads_would_be_seen(tmp_path, monkeypatch, kind):
         return run(*arguments, **options | {"extras": True})
 
     monkeypatch.setattr(launches, "run_pf_fused", everything)
-    monkeypatch.setattr("bench.step_models.run_pf_fused", everything)
     operations, _ = count(tmp_path, kind, "pf_lstm", 1)
     assert sum(operations.values()) > BOUNDS[kind, "pf_lstm"][0] + LITTLE
 
