@@ -4,6 +4,7 @@ Leading axes are free, nothing draws random numbers, nothing keeps state.
 """
 
 from pfrnn.functional.batch_norm import (
+    Known,
     Statistics,
     apply_batch_norm,
     batch_statistics,
@@ -13,7 +14,9 @@ from pfrnn.functional.batch_norm import (
 from pfrnn.functional.belief import Modes, covariance, mean_particle, modes, quantiles
 from pfrnn.functional.linear import activate, affine
 from pfrnn.functional.losses import (
+    Outputs,
     combined_loss,
+    count_outputs,
     elbo_loss,
     exponential_time_weights,
     prediction_loss,
@@ -65,8 +68,10 @@ __all__ = [
     "FilterSwitches",
     "GRUWeights",
     "Interval",
+    "Known",
     "LSTMWeights",
     "Modes",
+    "Outputs",
     "PFGRUWeights",
     "PFLSTMWeights",
     "PFState",
@@ -83,6 +88,7 @@ __all__ = [
     "apply_batch_norm",
     "batch_statistics",
     "combined_loss",
+    "count_outputs",
     "covariance",
     "coverage",
     "effective_sample_size",

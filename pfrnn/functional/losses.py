@@ -79,9 +79,7 @@ def prediction_loss(
         squared = (lift(prediction) - target).square()
         if coordinate_weights is not None:
             squared = squared * coordinate_weights
-        steps = _single(squared)
-        if steps is None:
-            steps = squared.mean(-1) if coordinates == "mean" else squared.sum(-1)
+        steps = _over_last(squared, coordinates)
     else:
         raise _unknown_kind(kind)
     if time_weights is not None:
@@ -170,19 +168,19 @@ def _times(factor: float, loss: Tensor) -> Tensor:
 
 def safe_norm(error: Tensor) -> Tensor:
     """Return the Euclidean norm over the last axis, with gradient 0 where the error is 0."""
-    squares = error.square()
-    squared = _single(squares)
-    squared = squares.sum(-1) if squared is None else squared
+    squared = _over_last(error.square(), "sum")
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
-def _single(x: Tensor) -> Tensor | None:
-    """Return the one value of the last axis, where a sum over it would be that and lie likewise.
+def _over_last(x: Tensor, how: Reduction) -> Tensor:
+    """Reduce the last axis; a single value is its own sum and mean, without an operation.
 
-    Sums over other axes follow, and memory decides their order: a sum's result is contiguous.
+    Only where it lies as a sum's result does, contiguous: memory decides the order of later sums.
     """
-    return x.squeeze(-1) if x.shape[-1] == 1 and x.is_contiguous() else None
+    if x.shape[-1] == 1 and x.is_contiguous():
+        return x.squeeze(-1)
+    return x.mean(-1) if how == "mean" else x.sum(-1)
 
 
 def exponential_time_weights(

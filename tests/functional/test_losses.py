@@ -9,10 +9,13 @@ import torch
 
 from pfrnn.functional import (
     combined_loss,
+    count_outputs,
     elbo_loss,
     exponential_time_weights,
     prediction_loss,
+    reduce_loss,
 )
+from pfrnn.functional.losses import safe_norm
 
 T, M, N, K, D, C = 4, 2, 3, 5, 2, 4
 DOUBLE = torch.float64
@@ -151,3 +154,40 @@ def test_combination():
     # A loss that is switched off may be infinite without spoiling the sum.
     assert combined_loss(one, two * torch.inf, 1.0, 0.0).tolist() == [1.0, 3.0]
     assert combined_loss(one * torch.inf, two, 0.0, 1.0).tolist() == [2.0, 4.0]
+
+
+def test_a_mask_may_be_counted_before(data):
+    """Once for several losses; the numbers are those of the mask itself, bit for bit."""
+    counted = count_outputs(data["mask"])
+    assert torch.equal(counted.sequences, torch.tensor([3, 2]))
+    steps = data["prediction"][..., 0]
+    for time in ("sum", "mean"):
+        for batch in ("sum", "mean"):
+            expected = reduce_loss(steps, data["mask"], time, batch)
+            assert torch.equal(reduce_loss(steps, counted, time, batch), expected)
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_one_coordinate_has_the_bits_of_a_sum_over_it(permuted):
+    """In memory of any order, which decides how later sums run."""
+    g = torch.Generator().manual_seed(1)
+    error = torch.randn(33, 3, 37, 5, 1, generator=g)
+    if permuted:
+        error = error.transpose(0, 1).contiguous().transpose(0, 1)
+    error[0] = 0.0
+    ends = []
+    for reduced in (safe_norm, by_sums):
+        leaf = error.clone().requires_grad_()
+        norm = reduced(leaf)
+        loss = norm.sum(0).sum(-1).sum(-1)
+        (gradient,) = torch.autograd.grad(loss, leaf, torch.ones_like(loss))
+        ends.append((norm, loss, gradient))
+    for found, expected in zip(*ends, strict=True):
+        assert torch.equal(found, expected)
+        assert found.stride() == expected.stride()
+
+
+def by_sums(error):
+    squared = error.square().sum(-1)
+    zero = squared == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
