@@ -46,6 +46,7 @@ from bench.step_models import (
 )
 from pfrnn.files import write_json
 from pfrnn.kernels.plan import BF16_VARIABLE, Tuning
+from pfrnn.provenance import commit
 from pfrnn.training.device import peak_memory
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -224,7 +225,9 @@ def begun(output: Path) -> dict[str, Any]:
     if not output.exists():
         return new
     old: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    if any(old.get(name) != value for name, value in new.items()):
+    # A choice that came with later code was, before it, what it is by default.
+    known = {**old, "tuning": {**Tuning._field_defaults, **old.get("tuning", {})}}
+    if any(known.get(name) != value for name, value in new.items()):
         kept = output.with_suffix(".before.json")
         output.replace(kept)
         print(f"{output} is of another card, torch or tuning; it is now {kept}", flush=True)
@@ -256,6 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     warm_all(to_warm(parsed.sections, parsed.axes))
     result = begun(parsed.output)
     for name in parsed.sections:
+        result.setdefault("commits", {})[name] = commit()[0]
         old = result.get(name, []) if name == "scaling" else []
         result[name] = [row for row in old if row["axis"] not in parsed.axes]
         for row in SECTIONS[name](parsed.axes) if name == "scaling" else SECTIONS[name]():

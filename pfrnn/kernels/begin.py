@@ -95,9 +95,10 @@ def begin(
     """
     members, steps, sequences, particles, units = to.hidden.shape
     tile = (members, sequences, particles, units)
-    hidden = start[0].expand(tile).contiguous()
-    cell = None if start[1] is None else start[1].expand(tile).contiguous()
-    log_weights = start[2].expand(tile[:-1]).contiguous()
+    device = to.hidden.device  # a state may come from elsewhere
+    hidden = start[0].to(device).expand(tile).contiguous()
+    cell = None if start[1] is None else start[1].to(device).expand(tile).contiguous()
+    log_weights = start[2].to(device).expand(tile[:-1]).contiguous()
     rows = sequences * particles
     blocks = to.weights[0].numel()
     left = sequences - (programs - 1) * each

@@ -40,10 +40,17 @@ from pfrnn.kernels.tiles import (
 @triton.jit
 def candidate(
     h, h_base, scratch, row, unit, live, mask, w, x, n2, N, seed, step, noise, t,
-    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
-    H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, KEPT: tl.constexpr,
+    E: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr,
+    PREC: tl.constexpr,
 ):  # fmt: skip
-    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it."""
+    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it.
+
+    KEPT: drawn before, and read here. At the start, because the sums that follow take the layout
+    of what is loaded last, and with it the order in which a program without KEPT would not add.
+    """
+    if KEPT:
+        early = load_tile(noise, row, unit, mask, H)
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
         reset = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
@@ -60,7 +67,9 @@ def candidate(
         scale += load_input(x, n2, N, last * H, unit, E, H, KP)
         if SOFTPLUS:
             scale = softplus(scale)
-        if NOISE == 1:
+        if KEPT:
+            eps = early
+        elif NOISE == 1:
             eps = load_tile(noise, row, unit, mask, H)
         else:
             eps = normal_tile(seed, step, t, row, H, HP)
@@ -252,7 +261,7 @@ def forward_kernel(
             noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
         raw = candidate(
             h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n2, N,
-            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, 1 if AHEAD else NOISE,
+            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE, AHEAD,
             E, H, HP, KP, BK, PREC,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)

@@ -66,10 +66,13 @@ class RunningStatistics(nn.Module):
             output: of a run in training mode.
 
         Raises:
-            ConfigError: the run used given statistics, so that there is nothing to learn from.
+            ConfigError: the run used given statistics, so that there is nothing to learn from, or
+                left them out (``extras=False``).
         """
         if output.mean is None or output.variance is None or output.count is None:
-            raise ConfigError("expected the output of a run with batch statistics (training)")
+            raise ConfigError(
+                "expected the output of a run with batch statistics (in training, and with extras)"
+            )
         if self.max_steps is None:
             batch = Statistics(output.mean, output.variance, output.count)
         else:

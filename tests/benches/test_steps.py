@@ -54,6 +54,12 @@ def test_steps_keeps_what_an_earlier_session_measured(tmp_path, stand_ins):
     assert result["scaling"][-2]["error"] == "out of shared memory"
     steps.main(["--output", str(output), "--plot", str(tmp_path / "scaling.png")])
     assert (tmp_path / "scaling.png").stat().st_size > 1000
+    assert set(result["commits"]) == {"rnn", "scaling"}
+    # A file from before a choice came into the code is of the same tuning.
+    older = {name: value for name, value in result["tuning"].items() if name != "noise_ahead"}
+    output.write_text(json.dumps(result | {"tuning": older}))
+    steps.main(["--output", str(output), "--sections", "rnn"])
+    assert "scaling" in read(output)
     # Of another card: kept beside.
     output.write_text(json.dumps(result | {"card": "another"}))
     steps.main(["--output", str(output), "--sections", "rnn"])
