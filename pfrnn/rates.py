@@ -59,8 +59,8 @@ class Rate(NamedTuple):
 
 
 # TF32 products. Per time step, from the totals of 100.
-PF_LSTM = Rate(floor=43.5e-6, base=10.6e-6, row=5.43e-9, hidden=64)
-PF_GRU = Rate(floor=37.7e-6, base=14.6e-6, row=4.68e-9, hidden=64)
+PF_LSTM = Rate(floor=40.1e-6, base=3.2e-6, row=4.97e-9, hidden=64)
+PF_GRU = Rate(floor=33.7e-6, base=5.2e-6, row=4.18e-9, hidden=64)
 # The reference step in one graph, 36 members (0.24 and 0.31 ms a model and step). Fewer take no
 # less: 12 models of batch 128 took 115 and 125 us a time step, on an H100, in the training loop.
 LSTM = Rate(floor=86e-6, base=0.0, row=37.5e-9, hidden=80)
