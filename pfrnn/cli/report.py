@@ -84,13 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def empty_handed(results: Path, tier: str, folder: Path = REPORTS) -> str:
+def empty_handed(results: Path, tier: str) -> str:
     """Say that a report is without results, and where there are some."""
     from pfrnn.recorded import tier_recorded
 
     said = f"note: no {results / 'results.csv'}, so nothing has run in this report"
-    if tier_recorded(folder) == tier:
-        return f"{said}; committed results of the tier: {folder / 'index.html'}"
+    if tier_recorded(REPORTS) == tier:
+        return f"{said}; committed results of the tier: {REPORTS / 'index.html'}"
     return f"{said}; `pfrnn aggregate --tier {tier}` writes it from finished jobs"
 
 

@@ -7,7 +7,7 @@ import collections
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfrnn.cli._options import REPORTS, add_study_options
+from pfrnn.cli._options import add_study_options
 
 if TYPE_CHECKING:
     from pfrnn.plan import Plan
@@ -47,21 +47,19 @@ def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
     return (make_plan(with_sets(plan.config, found)) if found else plan), found
 
 
-def recorded_elsewhere(plan: Plan, done: set[str], folder: Path = REPORTS) -> list[str]:
-    """Say, in at most one line, which finals that aren't here a committed report records."""
-    from pfrnn.recorded import read_recorded, tier_recorded
+def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
+    """Say how many finals that aren't here the published report records; None where none."""
+    from pfrnn.cli.grid import recorded_in
 
-    tier = plan.config.tier
-    if tier_recorded(folder) != tier:
-        return []
-    finals = {cell.final_id for cell in plan.cells}
-    absent = len((finals & set(read_recorded(folder, plan).finals)) - done)
-    if not absent:
-        return []
-    return [
-        f"{folder} records {absent} of {len(finals)} finals that are not here: "
-        f"`pfrnn grid --tier {tier}` counts them as done"
-    ]
+    recorded = recorded_in(None, plan)
+    absent = len(recorded.finals.keys() - done) if recorded else 0
+    if not (recorded and absent):
+        return None
+    finals = len({cell.final_id for cell in plan.cells})
+    return (
+        f"{recorded.folder} records {absent} of {finals} finals that are not here: "
+        f"`pfrnn grid --tier {plan.config.tier}` counts them as done"
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -80,8 +78,9 @@ def run(parsed: argparse.Namespace) -> int:
     print(f"tier {plan.config.tier}: {len(states)} jobs: {words}")
     if stand_ins:
         print(f"among them {', '.join(stand_ins)}, standing in where a set can't be had")
-    for line in recorded_elsewhere(plan, {state.id for state in states if state.state == "done"}):
-        print(line)
+    elsewhere = recorded_elsewhere(plan, {one.id for one in states if one.state == "done"})
+    if elsewhere:
+        print(elsewhere)
     left = seconds_left(states, counts["running"])
     if left:
         print(f"about {left / 60:.0f} minutes left, by the mean of the finished jobs")

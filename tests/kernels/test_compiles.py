@@ -6,17 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
+from bench.compiled import MULTIPROCESSORS
+
 from .machine_code import lost_zeros
 
 ROOT = Path(__file__).parents[2]
-# Shared memory that one block may have, CUDA programming guide, "compute capabilities".
-SHARED = {"80": 163 * 1024, "89": 99 * 1024, "90": 227 * 1024}
 KERNELS = {
     "begin_kernel",
     "forward_kernel",
@@ -27,6 +29,20 @@ KERNELS = {
 }
 
 EARLY = ["backward_kernel", "forward_kernel"]
+
+
+def compiled(module: str, arguments: Sequence[str | int], cache: Path) -> Any:
+    """Run a script of this folder in a process of its own, which compiles; what it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.kernels.{module}", *map(str, arguments)],
+        cwd=ROOT,
+        env=os.environ | {"TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
@@ -45,21 +61,11 @@ EARLY = ["backward_kernel", "forward_kernel"]
 def test_a_training_step_compiles(
     cell: str, capability: str, precision: str, units: int, outputs: int, tmp_path: Path
 ) -> None:
-    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    arguments = [cell, capability, precision, str(units), str(outputs)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.compiled_only", *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    shared, once, often, wrong, early = json.loads(done.stdout.splitlines()[-1])
+    arguments = (cell, capability, precision, units, outputs)
+    shared, once, often, wrong, early = compiled("compiled_only", arguments, tmp_path)
     assert wrong == []
     assert set(shared) == KERNELS
-    assert max(shared.values()) <= SHARED[capability], shared
+    assert max(shared.values()) <= MULTIPROCESSORS[int(capability)].block_shared, shared
     # Three of the forward kernel, three of the backward kernel, one of the others; and no more for
     # other batches and populations: each would cost a job seconds, and give sums another order.
     assert once == often == 10
@@ -76,17 +82,7 @@ def test_a_training_step_compiles(
 def test_noise_drawn_ahead_leaves_every_sum_its_order(
     cell: str, particles: int, units: int, tmp_path: Path
 ) -> None:
-    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.noise_ahead", cell, str(particles), str(units)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    after, before = json.loads(done.stdout.splitlines()[-1])
+    after, before = compiled("noise_ahead", (cell, particles, units), tmp_path)
     assert len(after) > 10
     assert all("#ttg" in layout for layout in after)
     assert before == after
