@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from pfrnn.evaluation.paired import PairedDifference
@@ -15,7 +15,7 @@ from pfrnn.reporting.figures.style import label
 from pfrnn.reporting.matrices import tier_note
 from pfrnn.reporting.numbers import DASH, SYMBOLS, decimals_for, interval_text, number, plain
 from pfrnn.reporting.tables import escape
-from pfrnn.reporting.verdicts import CONSISTENT, NOT_RUN, REDUCED_TIERS
+from pfrnn.reporting.verdicts import BETTER, CONSISTENT, NOISY, NOT_RUN, REDUCED_TIERS, WORSE
 from pfrnn.reporting.views import Part, PlainRow, PlainTable
 
 TITLE = "Fidelity: which switch matters"
@@ -174,10 +174,19 @@ def _found(rows: Sequence[Row], name: str, tier: str) -> str:
     said = f"{name}: the difference to the text leaves zero out for {clear or 'no row'}."
     printed = own[0].printed
     if printed is not None:
-        fits = ", ".join(label(r.model.name) for r in own if r.verdict.word == CONSISTENT)
-        text = printed.printed.text
-        said += f" The printed {text} for {label(MAIN)} is consistent with {fits or 'no row'}."
+        narrow = _named(own, (CONSISTENT,))
+        said += (
+            f" The printed {printed.printed.text} for {label(MAIN)} lies outside the prediction "
+            f"interval of {_named(own, (BETTER, WORSE))}, inside that of "
+            f"{_named(own, (CONSISTENT, NOISY))}. Narrow enough to be called consistent with "
+            f"it is that of {narrow}."
+        )
     return said
+
+
+def _named(rows: Iterable[Row], words: Container[str]) -> str:
+    """The rows with one of these verdicts."""
+    return ", ".join(label(r.model.name) for r in rows if r.verdict.word in words) or "no row"
 
 
 def tidy_csv(rows: Sequence[Row], lookup: Lookup) -> str:

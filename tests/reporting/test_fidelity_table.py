@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -95,6 +96,11 @@ def test_differences_are_paired_by_repetition(tmp_path: Path) -> None:
     assert {row.printed.printed.text for row in found.values() if row.printed} == {"0.10"}
 
 
+def listed(text: str) -> list[str]:
+    """The rows that a sentence names."""
+    return re.findall(r"PF-LSTM \([^()]*\)", text)
+
+
 def test_the_section_says_which_switch_matters_and_what_fits(tmp_path: Path) -> None:
     plan = study()
     lookup = lookup_of(tmp_path, plan, rows_of(plan, tuple(FIDELITY), factor=3.0))
@@ -103,9 +109,15 @@ def test_the_section_says_which_switch_matters_and_what_fits(tmp_path: Path) -> 
     said = part.paragraphs[-1]
     assert "leaves zero out for" in said
     assert "PF-LSTM (text + dropout) (+0.19" in said
-    assert "PF-LSTM (text + dropout)" not in said.partition("is consistent with")[2]
-    assert "printed 0.10 for PF-LSTM is consistent with" in said
-    assert "PF-LSTM (text)" in said.partition("is consistent with")[2]
+    outside, _, rest = said.partition("printed 0.10 for PF-LSTM lies")[2].partition(", inside")
+    inside, _, narrow = rest.partition("Narrow enough")
+    verdicts = {row.texts[0]: row.texts[-1] for row in part.tables[0].rows}
+    for name, verdict in verdicts.items():
+        far = verdict[2:] in ("worse", "better")
+        assert [name in listed(outside), name in listed(inside)] == [far, not far]
+        assert (name in listed(narrow)) == (verdict[2:] == "consistent")
+    assert "worse" in verdicts["PF-LSTM (text + dropout)"]
+    assert "worse" not in verdicts["PF-LSTM (text)"]
     assert len(part.tables) == 1
     assert [row.variant for row in part.tables[0].rows] == list(FIDELITY)
     assert {len(row.texts) for row in part.tables[0].rows} == {len(HEADER)}
