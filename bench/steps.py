@@ -75,7 +75,7 @@ def measure(size: Size, make: Callable[[], Callable[[], None]]) -> dict[str, Any
     """Time the step that ``make`` makes, and the peak of the memory that it takes.
 
     What the process holds before isn't counted: a graph leaves the workspaces of its matrix
-    products behind (64 MiB on Hopper), so that a late row would seem to need more than an early one.
+    products behind (64 MiB on Hopper), so that later rows would seem to need more than early ones.
     """
     gc.collect()  # earlier graphs hold their memory until they are collected
     held = 0
