@@ -17,7 +17,7 @@ from pfrnn.reporting.figures.belief import belief_panels
 from pfrnn.reporting.figures.calibration import calibration
 from pfrnn.reporting.figures.cost import cost_against_quality
 from pfrnn.reporting.figures.learning import learning_curves
-from pfrnn.reporting.figures.localization import localization_bars
+from pfrnn.reporting.figures.localization import localization_points
 from pfrnn.reporting.figures.over_time import error_over_time, ess_over_time
 from pfrnn.reporting.figures.particles import particles_against_error
 from pfrnn.reporting.figures.scatter import scatter_plots
@@ -112,7 +112,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
 def draw(evidence: Evidence, lookup: Lookup) -> dict[str, list[Drawing]]:
     """Draw all figures, by the section that shows them."""
     return {
-        "Localisation": [localization_bars(lookup), *error_over_time(evidence)],
+        "Localisation": [localization_points(lookup), *error_over_time(evidence)],
         "Learning curves": learning_curves(evidence),
         "Belief in the maze": belief_panels(evidence),
         "Particles": [

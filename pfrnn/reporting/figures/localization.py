@@ -1,4 +1,7 @@
-"""Localisation errors by maze, as bars with intervals, with the two controls and the paper."""
+"""Localisation errors by maze, as means with intervals, with the two controls and the paper.
+
+Not as bars: a logarithmic axis has no zero for them to stand on.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +28,27 @@ METHODS = ("lstm", "pf_lstm", "gru", "pf_gru")
 NAME, TITLE = "localization", "Last-step error in robot localisation"
 
 
-def localization_bars(lookup: Lookup) -> Drawing:
+def localization_points(lookup: Lookup) -> Drawing:
     """Draw the mean over repetitions with its interval for each maze and method."""
-    bars = [_bar(lookup, maze, method) for maze in MAZES for method in METHODS]
-    data = [bar for bar in bars if bar is not None]
+    points = [_point(lookup, maze, method) for maze in MAZES for method in METHODS]
+    data = [point for point in points if point is not None]
     if not data:
         return Drawing(NAME, TITLE, "", "", None, None, "no model has run on a maze yet.")
-    mazes = [maze for maze in MAZES if any(bar["maze"] == maze for bar in data)]
+    mazes = [maze for maze in MAZES if any(point["maze"] == maze for point in data)]
     figure, axes = new_figure(2.2 + 1.8 * len(mazes), 3.4)
     ax = axes[0, 0]
     controls: dict[str, dict[str, float]] = {}
     for place, maze in enumerate(mazes):
-        own = [bar for bar in data if bar["maze"] == maze]
+        own = [point for point in data if point["maze"] == maze]
         width = 0.8 / len(METHODS)
-        for bar in own:
-            _draw_bar(ax, bar, place - 0.4 + width * (METHODS.index(bar["method"]) + 0.5), width)
+        for point in own:
+            _draw_point(
+                ax, point, place - 0.4 + width * (METHODS.index(point["method"]) + 0.5), width
+            )
         controls[maze] = lookup.controls(maze)
-        floor = min(bar["mean"] for bar in data) / 30
+        floor = min(point["mean"] for point in data) / 30
         for name, value in controls[maze].items():
-            # A control far below every bar would squeeze them: it is written at the lower end.
+            # A control far below all points would squeeze them: it is written at the lower end.
             text = name.replace("_", " ")
             shown, text = (value, text) if value > floor else (floor, f"{text} ({value:.0e}) ↓")
             ax.plot([place - 0.45, place + 0.45], [shown] * 2, color=INK, lw=1, ls=":")
@@ -51,26 +56,26 @@ def localization_bars(lookup: Lookup) -> Drawing:
     log_axis(ax)
     ax.set_xticks(range(len(mazes)), mazes)
     ax.set_ylabel("last-step MSE (map units²)")
-    methods = [method for method in METHODS if any(bar["method"] == method for bar in data)]
+    methods = [method for method in METHODS if any(point["method"] == method for point in data)]
     handles = [_patch(colour(method), label(method)) for method in methods]
     ax.legend(handles=[*handles, _diamond()], loc="upper left", ncols=2)
     low, high = ax.get_ylim()
     ax.set_ylim(low, high * 6)
     light_grid(ax)
-    ns = sorted({len(bar["values"]) for bar in data})
+    ns = sorted({len(point["values"]) for point in data})
     return Drawing(
         NAME,
         TITLE,
-        f"Bars: mean over repetitions (n = {', '.join(map(str, ns))}) with the interval of that "
-        "mean over seeds; dots: repetitions; dotted lines: controls on the same trajectories; "
-        "diamonds: the paper's printed numbers (it prints none for LSTM and GRU). Fixed sizes.",
-        f"Bars of the last-step error for {', '.join(map(label, methods))} on {', '.join(mazes)}.",
-        {"bars": data, "controls": controls},
+        f"Lines: mean over repetitions (n = {', '.join(map(str, ns))}) with the interval of that "
+        "mean over seeds (shaded); dots: repetitions; dotted lines: controls on the same "
+        "trajectories; diamonds: the paper's printed numbers (it prints none for LSTM and GRU). Fixed sizes.",
+        f"Means of the last-step error for {', '.join(map(label, methods))} on {', '.join(mazes)}.",
+        {"points": data, "controls": controls},
         figure,
     )
 
 
-def _bar(lookup: Lookup, maze: str, method: str) -> dict[str, Any] | None:
+def _point(lookup: Lookup, maze: str, method: str) -> dict[str, Any] | None:
     ours = lookup.ours(maze, method)
     if ours is None:
         return None
@@ -85,16 +90,19 @@ def _bar(lookup: Lookup, maze: str, method: str) -> dict[str, Any] | None:
     }
 
 
-def _draw_bar(ax: Any, bar: dict[str, Any], x: float, width: float) -> None:
-    ax.bar(x, bar["mean"], width * 0.9, color=colour(bar["method"]), alpha=0.75)
-    if bar["interval"]:
-        low, high = bar["interval"]
-        floor = max(low, bar["mean"] / 100)  # the logarithmic axis has no zero
-        ax.plot([x, x], [floor, high], color=INK, lw=1.2)
-    jitter = np.linspace(-0.25, 0.25, len(bar["values"])) * width
-    ax.plot(x + jitter, bar["values"], ".", color=INK, markersize=3, alpha=0.7)
-    if bar["paper"] is not None:
-        ax.plot([x], [bar["paper"]], "D", mfc="none", mec=PAPER, mew=1.4, ms=6)
+def _draw_point(ax: Any, point: dict[str, Any], x: float, width: float) -> None:
+    face = colour(point["method"])
+    if point["interval"]:
+        low, high = point["interval"]
+        floor = max(low, point["mean"] / 100)  # the logarithmic axis has no zero
+        ax.fill_between(
+            [x - 0.4 * width, x + 0.4 * width], floor, high, color=face, alpha=0.3, lw=0
+        )
+    ax.plot([x - 0.4 * width, x + 0.4 * width], [point["mean"]] * 2, color=face, lw=2.4)
+    jitter = np.linspace(-0.25, 0.25, len(point["values"])) * width
+    ax.plot(x + jitter, point["values"], ".", color=INK, markersize=3, alpha=0.7)
+    if point["paper"] is not None:
+        ax.plot([x], [point["paper"]], "D", mfc="none", mec=PAPER, mew=1.4, ms=6)
 
 
 def _printed(maze: str, method: str) -> float | None:
