@@ -68,7 +68,8 @@ def localization_points(lookup: Lookup) -> Drawing:
         TITLE,
         f"Lines: mean over repetitions (n = {', '.join(map(str, ns))}) with the interval of that "
         "mean over seeds (shaded); dots: repetitions; dotted lines: controls on the same "
-        "trajectories; diamonds: the paper's printed numbers (it prints none for LSTM and GRU). Fixed sizes.",
+        "trajectories; diamonds: the paper's printed numbers (it prints none for LSTM and GRU). "
+        "Fixed sizes.",
         f"Means of the last-step error for {', '.join(map(label, methods))} on {', '.join(mazes)}.",
         {"points": data, "controls": controls},
         figure,
