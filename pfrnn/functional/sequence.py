@@ -12,6 +12,7 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.linear import affine
+from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout, StepInfo
 
 Step = Callable[..., tuple[PFState, StepInfo]]
@@ -62,9 +63,11 @@ def run_pf(
 
     Raises:
         ConfigError: T is 0, or bptt is below 1.
+        ValueError: shapes that don't fit each other.
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    check_inputs(projected, state, noise, uniforms, valid)
     inputs = time_slices(projected, steps)
     noises, draws = time_slices(noise, steps), time_slices(uniforms, steps)
     masks = time_slices(valid, steps)

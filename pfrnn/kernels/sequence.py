@@ -10,6 +10,7 @@ from torch import Tensor
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import check_lengths, read_particles
+from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
 from pfrnn.kernels.dispatch import MAX_OUTPUTS
 from pfrnn.kernels.filter import FusedFilter
@@ -79,9 +80,11 @@ def run_pf_fused(
 
     Raises:
         ConfigError: a precision that doesn't exist, or bf16 as said above.
-        ValueError: weights, input or head of a shape or type that the kernels don't read.
+        ValueError: shapes that don't fit each other; weights, input or head of a shape or type
+            that the kernels don't read.
     """
     check_lengths(projected.shape[0], bptt)
+    check_inputs(projected, state, noise, uniforms, valid)
     check_precision(precision, projected.device)
     if projected.dim() == 3:
         output = run_pf_fused(

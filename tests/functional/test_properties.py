@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import partial
 
 import pytest
 import torch
@@ -26,6 +28,7 @@ from pfrnn.functional import (
     soft_resample,
 )
 from pfrnn.functional.resampling import ancestors_of
+from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.nn import PFGRUCell, PFLSTMCell
 
 N, K, H = 2, 4, 3
@@ -264,6 +267,31 @@ def test_runs_refuse_nonsense():
         resample(state.log_weights, uniforms, "sfot")
     with pytest.raises(Exception, match="needs uniforms"):
         resample(state.log_weights, None, "soft")
+
+
+@pytest.mark.parametrize(
+    "run", [partial(run_pf, pf_lstm_step), run_pf_fused], ids=["loop", "fused"]
+)
+def test_a_run_names_the_tensor_whose_shape_is_wrong(run):
+    weights, state, projected, noise, uniforms = build("lstm", FilterSwitches())
+    valid = torch.ones(1, N, dtype=torch.bool)
+    good = {"projected": projected[None], "state": state, "noise": noise[None],
+            "uniforms": uniforms[None], "valid": valid}  # fmt: skip
+    sequence = f"(1, {N}, {K}, {H})"
+    for name, wrong, expected in (
+        ("noise", noise, sequence),
+        ("noise", noise[None, ..., :1], sequence),
+        ("uniforms", uniforms[None, ..., None], f"(1, {N}, {K})"),
+        ("valid", valid.T, f"(1, {N})"),
+        ("state.hidden", state._replace(hidden=state.hidden[:1]), f"({N}, {K}, {H})"),
+        ("state.cell", state._replace(cell=state.cell[0]), f"({N}, {K}, {H})"),
+        ("state.log_weights", state._replace(log_weights=state.log_weights.T), f"({N}, {K})"),
+        ("projected", projected[0][None], "(T, ..., N, P)"),
+    ):
+        given = good | {name.partition(".")[0]: wrong}
+        order = [given[key] for key in ("projected", "state", "noise", "uniforms")]
+        with pytest.raises(ValueError, match=f"{name}: expected shape .*{re.escape(expected)}"):
+            run(*order, weights, FilterSwitches(), valid=given["valid"])
 
 
 @pytest.mark.parametrize("cell", STEPS)
