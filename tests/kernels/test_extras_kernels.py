@@ -37,7 +37,13 @@ def test_what_is_left_out(device, gru, fused, padded):
         (output.hidden.square().sum() + output.log_weights.sum()).backward()
         found.append((output, projected.grad))
     (whole, expected), (rest, gradient) = found
-    assert torch.equal(gradient, expected)
+    if fused or device == "cpu":
+        assert torch.equal(gradient, expected)
+    else:
+        # Back through its gather the reference adds with atomics on a GPU: in no fixed order, so
+        # that two runs of it agree to rounding only.
+        gap = (gradient - expected).abs().max()
+        assert gap <= 1e-6 * expected.abs().max(), float(gap)
     names = ("hidden", "log_weights", "ancestors", "ess", "step_mean", "step_variance")
     assert all(torch.equal(getattr(rest, name), getattr(whole, name)) for name in names)
     assert torch.equal(rest.final.hidden, whole.final.hidden)
