@@ -3,9 +3,8 @@
 A filter is a chain of short kernels, each waiting for all of the one before. With CUDA's
 programmatic dependent launch a kernel's programs may start as soon as all of the previous one's
 have: they compute addresses, read what no step changes, draw their noise, and only then wait for
-the previous launch to end, whose writes they then see. What a previous launch writes is read and
-written after the wait, never before; so numbers don't change, only times do. Noise that is drawn
-ahead is written before the wait, to a place that no earlier launch uses.
+the previous launch to end, whose writes they then see. What a previous launch writes is read after
+the wait, and nothing is written before it; so numbers don't change, only times do.
 
 The first launch of a chain begins as any kernel does, after everything before it. Later ones may
 therefore read, before their wait, whatever was finished when the chain began.

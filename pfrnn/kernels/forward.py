@@ -40,17 +40,10 @@ from pfrnn.kernels.tiles import (
 @triton.jit
 def candidate(
     h, h_base, scratch, row, unit, live, mask, w, x, n2, N, seed, step, noise, t,
-    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, KEPT: tl.constexpr,
-    E: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr,
-    PREC: tl.constexpr,
+    GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
-    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it.
-
-    KEPT: drawn before, and read here. At the start, because the sums that follow take the layout
-    of what is loaded last, and with it the order in which a program without KEPT would not add.
-    """
-    if KEPT:
-        early = load_tile(noise, row, unit, mask, H)
+    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it."""
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
         reset = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
@@ -67,9 +60,7 @@ def candidate(
         scale += load_input(x, n2, N, last * H, unit, E, H, KP)
         if SOFTPLUS:
             scale = softplus(scale)
-        if KEPT:
-            eps = early
-        elif NOISE == 1:
+        if NOISE == 1:
             eps = load_tile(noise, row, unit, mask, H)
         else:
             eps = normal_tile(seed, step, t, row, H, HP)
@@ -116,13 +107,9 @@ def forward_kernel(
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr, AHEAD: tl.constexpr,
+    OUT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M).
-
-    AHEAD draws the next step's noise before the wait and keeps it where that step's candidate will
-    stand, which no earlier launch touches: worth it where multiprocessors would be idle meanwhile.
-    """
+    """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
     G: tl.constexpr = 4 if GRU else 5
     E: tl.constexpr = G * H + 1
@@ -144,11 +131,6 @@ def forward_kernel(
     NK = N * K
     here = m * (T + 1) * NK
     let_next_begin(EARLY)
-    if AHEAD and not LAST:
-        kept = raw_ + (m * T + t + 1) * NK * H
-        eps = normal_tile(tl.load(seed_ + m), tl.load(step_), t + 1, row, H, HP)
-        store_tile(kept, eps, row, unit, mask, H)
-        tl.debug_barrier()
     wait_for_previous(EARLY)
     if FIRST:
         start = t
@@ -255,13 +237,10 @@ def forward_kernel(
     if not LAST:
         at = here + start.to(tl.int64) * NK
         x = x_ + start.to(tl.int64) * x_t + m * x_m
-        if AHEAD:
-            noise = raw_ + (at - m * NK) * H
-        else:
-            noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
+        noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
         raw = candidate(
             h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n2, N,
-            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE, AHEAD,
+            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE,
             E, H, HP, KP, BK, PREC,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)

@@ -36,9 +36,6 @@ class Tuning(NamedTuple):
         shares: partial sums of the weights' gradient a block.
         forward_early: whether a forward launch may begin while the one before it ends, where the
             card can (:mod:`pfrnn.kernels.early`); likewise a backward launch.
-        noise_ahead: an early forward launch of at most so many programs a multiprocessor draws its
-            noise before it waits; 0: never. The numbers are the same. Where programs fill the card,
-            keeping the noise in memory costs more than it saves.
     """
 
     forward_rows: int = 64
@@ -58,7 +55,6 @@ class Tuning(NamedTuple):
     shares: int = 8
     forward_early: bool = True
     backward_early: bool = True
-    noise_ahead: int = 0
 
 
 class Plan(NamedTuple):

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.kernels.begin import Begun, begin
-from pfrnn.kernels.early import can_begin_early, multiprocessors
+from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
-from pfrnn.kernels.tiles import NOISE_PHILOX
 from pfrnn.kernels.together import compile_together
 
 
@@ -163,8 +162,6 @@ def run_forward(
     shared = shared_arguments(plan, inputs, saved.turned, hidden)
 
     overlapping = plan.tuning.forward_early and can_begin_early(projected.device)
-    room = plan.tuning.noise_ahead * multiprocessors(projected.device)
-    ahead = overlapping and plan.noise == NOISE_PHILOX and count * members <= room
 
     def launch(t: int, only_compile: bool = False) -> None:
         forward_kernel.run(
@@ -176,14 +173,14 @@ def run_forward(
             t=max(t, 0), T=steps, N=sequences, P=count,
             read_=hidden if readout is None else readout, y_=hidden if y is None else y,
             EARLY=overlapping and t >= 0, launch_pdl=overlapping and t >= 0,
-            FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, AHEAD=ahead and t >= 0, **constants,
+            FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
     # The first launch, those in between, the last one.
     kinds = sorted({-1, 0, steps - 1})
-    key = ("forward", plan, units, particles, outputs, len(kinds), ahead, projected.device)
+    key = ("forward", plan, units, particles, outputs, len(kinds), projected.device)
     compile_together(key, [functools.partial(launch, t, True) for t in kinds])
     for t in range(-1, steps):
         launch(t)

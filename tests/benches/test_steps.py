@@ -56,7 +56,7 @@ def test_steps_keeps_what_an_earlier_session_measured(tmp_path, stand_ins):
     assert (tmp_path / "scaling.png").stat().st_size > 1000
     assert set(result["commits"]) == {"rnn", "scaling"}
     # A file from before a choice came into the code is of the same tuning.
-    older = {name: value for name, value in result["tuning"].items() if name != "noise_ahead"}
+    older = {name: value for name, value in result["tuning"].items() if name != "backward_early"}
     output.write_text(json.dumps(result | {"tuning": older}))
     steps.main(["--output", str(output), "--sections", "rnn"])
     assert "scaling" in read(output)

@@ -11,7 +11,6 @@ memory that ptxas got wrong; kernels that may begin before the launch in front o
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -117,17 +116,6 @@ def zeroed() -> None:
     """Nothing is written, so that what is read must be in range: ancestors are indices."""
     torch.empty = torch.zeros
     torch.Tensor.new_empty = torch.Tensor.new_zeros
-
-
-def sums(kernel: Any) -> list[str]:
-    """Layouts of what each reduction of a program adds up: with them goes the order of its sum."""
-    text = kernel.asm["ttgir"]
-    names = dict(re.findall(r"^(#\w+) = (#ttg\S.*)$", text, re.MULTILINE))
-    found = []
-    for match in re.finditer(r"\"tt\.reduce\".*?\}\) : \((.*?)\) ->", text, re.DOTALL):
-        # Names of layouts are a program's own.
-        found.append(re.sub(r"#\w+", lambda name: names.get(name[0], name[0]), match[1]))
-    return found
 
 
 def step(

@@ -75,19 +75,6 @@ def test_a_training_step_compiles(
     assert len({path.stem for path in tmp_path.rglob("*.cubin")}) >= len(KERNELS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cell", "particles", "units"), [("pf_lstm", 30, 64), ("pf_gru", 30, 64), ("pf_lstm", 7, 33)]
-)
-def test_noise_drawn_ahead_leaves_every_sum_its_order(
-    cell: str, particles: int, units: int, tmp_path: Path
-) -> None:
-    after, before = compiled("noise_ahead", (cell, particles, units), tmp_path)
-    assert len(after) > 10
-    assert all("#ttg" in layout for layout in after)
-    assert before == after
-
-
 # What ptxas 12.8 made of the backward kernel with bf16 products and 32 particles a program.
 LOST = """
         /*0f90*/                   ULEA UR50, UR4, UR50, 0x18 ;
