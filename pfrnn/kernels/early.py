@@ -37,6 +37,20 @@ def wait_for_previous(EARLY: tl.constexpr):
         gdc_wait()
 
 
+def fills(programs: int, card: int, more_than: int | None) -> bool:
+    """Whether a launch of so many programs is large enough to begin early.
+
+    Args:
+        programs: of the launch.
+        card: the card's multiprocessors; 0 where there is none, and then every launch is.
+        more_than: so many programs a multiprocessor aren't enough; None: no launch is.
+
+    >>> fills(256, 132, 2), fills(384, 132, 2)
+    (False, True)
+    """
+    return more_than is not None and programs > more_than * card
+
+
 def multiprocessors(device: torch.device) -> int:
     """How many multiprocessors a GPU has; 0 where there is none."""
     if device.type != "cuda" or interpreted():

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.kernels.begin import Begun, begin
-from pfrnn.kernels.early import can_begin_early
+from pfrnn.kernels.early import can_begin_early, fills, multiprocessors
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.together import compile_together
@@ -161,7 +161,9 @@ def run_forward(
     y = None if readout is None else new(members, steps, sequences, particles, outputs)
     shared = shared_arguments(plan, inputs, saved.turned, hidden)
 
-    overlapping = plan.tuning.forward_early and can_begin_early(projected.device)
+    device, enough = projected.device, plan.tuning.forward_early_from
+    large = fills(count * members, multiprocessors(device), enough)
+    overlapping = large and can_begin_early(device)
 
     def launch(t: int, only_compile: bool = False) -> None:
         forward_kernel.run(
@@ -180,7 +182,7 @@ def run_forward(
 
     # The first launch, those in between, the last one.
     kinds = sorted({-1, 0, steps - 1})
-    key = ("forward", plan, units, particles, outputs, len(kinds), projected.device)
+    key = ("forward", plan, units, particles, outputs, len(kinds), overlapping, device)
     compile_together(key, [functools.partial(launch, t, True) for t in kinds])
     for t in range(-1, steps):
         launch(t)

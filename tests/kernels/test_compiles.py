@@ -75,6 +75,24 @@ def test_a_training_step_compiles(
     assert len({path.stem for path in tmp_path.rglob("*.cubin")}) >= len(KERNELS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cell", "particles", "units"), [("pf_lstm", 30, 64), ("pf_gru", 30, 64), ("pf_lstm", 7, 33)]
+)
+def test_a_forward_launch_computes_the_same_early_or_not(
+    cell: str, particles: int, units: int, tmp_path: Path
+) -> None:
+    found = compiled("early_programs", (cell, particles, units), tmp_path)
+    assert len(found) == 2
+    for begins, rest_is_the_same, unequal, count in found:
+        assert len(begins) == 2
+        assert "launch_dependents" in begins[0]
+        assert "wait" in begins[1]
+        assert rest_is_the_same
+        assert unequal == {}
+        assert count > 100
+
+
 # What ptxas 12.8 made of the backward kernel with bf16 products and 32 particles a program.
 LOST = """
         /*0f90*/                   ULEA UR50, UR4, UR50, 0x18 ;

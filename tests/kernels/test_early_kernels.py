@@ -152,6 +152,37 @@ def test_a_wait_that_does_not_wait_is_seen(gru):
     assert any("reads too early" in one for one in watch.wrong)
 
 
+# Programs of 1, 8 and 12 members (batch 64, 30 particles) on a card of 132 multiprocessors.
+@pytest.mark.parametrize(("programs", "begins"), [(32, False), (256, False), (384, True)])
+def test_a_forward_launch_begins_early_where_it_fills_the_card(programs, begins):
+    assert early.fills(programs, 132, Tuning().forward_early_from) == begins
+    assert early.fills(programs, 132, 0)
+    assert not early.fills(programs, 132, None)
+
+
+@pytest.mark.skipif(ON_GPU, reason="imitates a card of few multiprocessors")
+@pytest.mark.parametrize(("card", "begins"), [(1, True), (2, False)])
+def test_how_a_forward_launch_begins_goes_by_all_members_programs(card, begins):
+    case, kernel, asked = Case(False, 2, 2, 5, 3, 16), run_forward.forward_kernel, []
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        # The launches are the last three; what is compiled ahead comes before.
+        asked.append((options["grid"], options["EARLY"], options["launch_pdl"]))
+        return kernel.run(*arguments, **options)
+
+    with (
+        mock.patch.object(run_forward, "can_begin_early", return_value=True),
+        mock.patch.object(run_forward, "multiprocessors", return_value=card),
+        mock.patch.object(early, "gdc_launch_dependents"),
+        mock.patch.object(early, "gdc_wait"),
+        mock.patch.object(run_forward, "forward_kernel", mock.Mock(run=run)),
+    ):
+        train(False, case, tuning=Tuning(forward_rows=16))
+    # Two programs a member; the first launch of a chain begins as any kernel does.
+    grid = (2, 2)
+    assert asked[-3:] == [(grid, False, False), (grid, begins, begins), (grid, begins, begins)]
+
+
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU whose launches overlap")
 @pytest.mark.parametrize("members", [1, 12])
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
@@ -159,7 +190,8 @@ def test_early_launches_have_the_bits_of_launches_that_wait(gru, members):
     if not early.can_begin_early(torch.device("cuda")):
         pytest.skip("needs compute capability 9.0")
     case = Case(gru, 40, members, 64, 30, 64, "cuda")
-    expected = train(gru, case, tuning=Tuning(forward_early=False, backward_early=False))
-    for _ in range(3):
-        found = train(gru, case)
+    expected = train(gru, case, tuning=Tuning(forward_early_from=None, backward_early=False))
+    # Always, never, and by the size of the launch.
+    for tuning in (Tuning(forward_early_from=0), Tuning(forward_early_from=None), None):
+        found = train(gru, case, tuning=tuning)
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
