@@ -37,7 +37,7 @@ import triton
 from triton import knobs
 
 from pfrnn.files import write_json
-from pfrnn.kernels.plan import PRECISIONS, Tuning
+from pfrnn.kernels.plan import PRECISIONS, Tuning, tuning_for
 from tests.kernels.compiled_only import compile_only, step, zeroed
 from tests.kernels.machine_code import INSTRUCTION, disassembled, lost_zeros
 
@@ -186,7 +186,7 @@ def compiled(ask: Ask, changes: dict[str, Any], programs: dict[str, Any], capabi
     """Rows of one size and tuning; a tuning that doesn't compile has one with its error."""
     programs.clear()
     head = {**ask._asdict(), "tuning": changes}
-    tuning = Tuning(**changes)
+    tuning = tuning_for(ask.particles, ask.hidden)._replace(**changes)
     try:
         step(ask.cell == "pf_gru", 1, 4, ask.precision, ask.hidden, ask.outputs,
              ask.particles, tuning)  # fmt: skip

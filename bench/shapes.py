@@ -1,7 +1,8 @@
-"""Tunings of the fused kernels for sizes at which their own is slow, and a check of their numbers.
+"""Tunings of the fused kernels for more particles or units, and a check of their numbers.
 
 ``bench/compiled.py`` found them, by few spills and many warps; ``bench/steps.py --sections shapes``
-times them. A choice may depend on a layer's size, never on the number of members.
+times them. The code's own (``pfrnn.kernels.plan.tuning_for``) is what was fastest on an H200. A
+choice may depend on a layer's size, never on the number of members.
 """
 
 from __future__ import annotations
@@ -14,28 +15,32 @@ from torch import Tensor
 
 from bench.step_models import Size, filter_loss, weights_of
 from pfrnn.kernels.noise import NoiseKey
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import Tuning, tuning_for
 from pfrnn.kernels.sequence import run_pf_fused
 
+# Changes of the code's own tuning. What both sizes had before is that of smaller ones.
+_BEFORE = {"particles": {"split": False}, "hidden": {
+    "forward_warps": 4, "backward_warps": 4, "weight_warps": 4, "forward_registers": 168,
+    "forward_inner": 128}}  # fmt: skip
 _EIGHT = {"backward_warps": 8}
-_WIDE = _EIGHT | {"weight_warps": 8}
+_WIDE = _BEFORE["hidden"] | _EIGHT | {"weight_warps": 8}
 _SMALL = {"forward_rows": 32, "forward_warps": 8, "forward_registers": 128, "forward_inner": 64}
-# The code's own tuning comes first.
+# The code's own tuning comes first, then that of before.
 SHAPES: dict[tuple[str, int], list[dict[str, Any]]] = {
     ("particles", 60): [
         {},
-        {"split": True},
+        _BEFORE["particles"],
+        _EIGHT | {"backward_inner": 32, "split": False},
         _EIGHT | {"backward_inner": 32},
-        _EIGHT | {"backward_inner": 32, "split": True},
-        _EIGHT | {"backward_inner": 32, "split": True, "forward_warps": 8, "forward_inner": 32,
+        _EIGHT | {"backward_inner": 32, "forward_warps": 8, "forward_inner": 32,
                   "forward_registers": 128},
     ],
     ("hidden", 128): [
         {},
+        _BEFORE["hidden"],
         _WIDE,
         _WIDE | _SMALL,
         _WIDE | _SMALL | {"split": True},
-        _WIDE | {"forward_warps": 8, "forward_registers": None, "forward_inner": 32},
     ],
 }  # fmt: skip
 # Long enough for every kind of launch, too short for rounding to move many ancestors.
@@ -64,6 +69,7 @@ def check(size: Size, tuning: Tuning) -> dict[str, Any]:
         twice, which they are unless threads race.
     """
     small = size._replace(**CHECKED)
-    own, first, second = (gradients(small, one) for one in (Tuning(), tuning, tuning))
+    ours = tuning_for(small.particles, small.hidden)
+    own, first, second = (gradients(small, one) for one in (ours, tuning, tuning))
     gap = (first - own).norm() / own.norm()
     return {"gap": float(gap), "repeats": torch.equal(first, second)}

@@ -7,10 +7,10 @@ PF-GRU, linear head, prediction loss and ELBO), captured as a CUDA graph and rep
 data; the median of ten replays counts. The plain module (:mod:`bench.plain_port`) runs eagerly,
 with less to do (no ELBO, no clipping), before and after the kernels; ratios are to the faster of
 the two medians. Where the kernels refuse a size, the step is what the product takes instead, and
-its row says which way that is and why. Section ``shapes`` compares tunings for sizes at which the
-code's own is slow. The card's name stands in the file. Rows are written as they come, and a file
-that is there already, of the same card and torch, keeps its other sections and axes: a short
-session measures a part.
+its row says which way that is and why. Section ``shapes`` compares tunings for more particles or
+units than those that most runs have. The card's name stands in the file. Rows are written as they
+come, and a file that is there already, of the same card and torch, keeps its other sections and
+axes: a short session measures a part.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from bench.step_models import (
     rnn_step,
 )
 from pfrnn.files import write_json
-from pfrnn.kernels.plan import BF16_VARIABLE, Tuning
+from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, tuning_for
 from pfrnn.provenance import commit
 from pfrnn.training.device import peak_memory
 
@@ -162,12 +162,17 @@ def scaling_section(axes: Iterable[str] = tuple(SCALING)) -> Iterator[dict[str, 
 
 
 def shapes_section() -> Iterator[dict[str, Any]]:
-    """Tunings for sizes at which the code's own is slow, beside that one, and their numbers."""
+    """Tunings for more particles or units, beside the code's own, and their numbers."""
     for (axis, value), tunings in SHAPES.items():
         size = CENTRE._replace(**{axis: value})
         for changes in tunings:
-            row = attempt(size, functools.partial(checked, size, Tuning(**changes)))
+            row = attempt(size, functools.partial(checked, size, changed(size, changes)))
             yield {"axis": axis, "tuning": changes, **row}
+
+
+def changed(size: Size, changes: dict[str, Any]) -> Tuning:
+    """Return the code's own tuning for a size, but for some changes."""
+    return tuning_for(size.particles, size.hidden)._replace(**changes)
 
 
 def checked(size: Size, tuning: Tuning) -> dict[str, Any]:
@@ -195,7 +200,7 @@ def warm(axis: str, value: int, changes: dict[str, Any]) -> None:
     """Compile the kernels of one size and tuning into Triton's cache."""
     size = Size(members=1, steps=12)._replace(**{axis: value})
     if choice_of(size, DEVICE).name == "fused":
-        fused_step(size, Tuning(**changes))
+        fused_step(size, changed(size, changes))
 
 
 def to_warm(sections: Iterable[str], axes: Iterable[str]) -> list[Job]:
@@ -228,6 +233,9 @@ SECTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
 def begun(output: Path) -> dict[str, Any]:
     """What an earlier run on the same card, torch and tuning has left, or a new result."""
     new: dict[str, Any] = {**machine(DEVICE), "tuning": Tuning()._asdict()}
+    sizes = [CENTRE._replace(**{axis: value}) for axis, value in SHAPES]
+    new["tuning_of"] = {f"{one.particles}x{one.hidden}": changed(one, {})._asdict()
+                        for one in sizes}  # fmt: skip
     if not output.exists():
         return new
     old: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))

@@ -110,12 +110,15 @@ def run_backward(
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
     total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
-    kinds = {(first, last): t for t, first, last in _launches(steps, tuning.split)}
+    kinds = {
+        (first, last, overlapping and t < steps): t
+        for t, first, last in _launches(steps, tuning.split)
+    }
     given = (gh is dhidden, gl is dhidden, outputs)
     key = ("backward", plan, units, particles, *sorted(kinds), *given)
     compile_together(
         (*key, projected.device),
-        [functools.partial(launch, t, *kind, True) for kind, t in kinds.items()]
+        [functools.partial(launch, t, *kind[:2], True) for kind, t in kinds.items()]
         + [functools.partial(add, 0, 1, True), functools.partial(total, True)],
     )
     end = steps

@@ -15,7 +15,7 @@ from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readou
 from pfrnn.kernels.dispatch import MAX_OUTPUTS
 from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
-from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision
+from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision, tuning_for
 from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.shapes import check_shapes
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
@@ -99,6 +99,7 @@ def run_pf_fused(
     steps, members, sequences, _ = projected.shape
     count, units = state.hidden.shape[-2:]
     check_shapes(projected, units, weights, readout)
+    tuning = tuning or tuning_for(count, units)
     plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
     if isinstance(uniforms, NoiseKey):
         uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None
@@ -144,7 +145,7 @@ def run_pf_fused(
 def _plan(
     switches: FilterSwitches, gru: bool, noise: Tensor | NoiseKey | None,
     statistics: Given | None, valid: Tensor | None, bptt: int | None, precision: str,
-    tuning: Tuning | None,
+    tuning: Tuning,
 ) -> Plan:  # fmt: skip
     mode = RESAMPLING[switches.resampling]
     if switches.resampling == "soft" and switches.alpha >= 1.0:
@@ -166,7 +167,7 @@ def _plan(
         valid=valid is not None,
         bptt=bptt,
         precision=precision,
-        tuning=tuning or Tuning(),
+        tuning=tuning,
     )
 
 

@@ -16,7 +16,7 @@ from bench import shapes, steps
 from bench.step_models import Size, choice_of, reference_step, trained
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import EagerCapture
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import Tuning, tuning_for
 from pfrnn.training.optimiser import Hyper, rmsprop
 
 
@@ -121,26 +121,28 @@ def test_shapes_are_timed_beside_the_default(tmp_path, stand_ins):
     # The stand-in fails at 128 units: rows too, and none is lost.
     assert all("error" in row for row in rows if row["hidden"] == 128)
     asked_for = [arguments[1] for arguments in stand_ins]
-    assert [tuning.split for tuning in asked_for[:5]] == [False, True, False, True, True]
-    assert asked_for[0] == Tuning()
+    assert [tuning.split for tuning in asked_for[:5]] == [True, False, False, True, True]
+    # The code's own, and what it was before.
+    assert asked_for[0:2] == [tuning_for(60, 64), Tuning()]
+    assert asked_for[5:7] == [tuning_for(30, 128), Tuning()]
 
 
 def test_a_tunings_numbers_are_compared_with_the_codes_own(monkeypatch):
     size = Size(members=12, particles=60)
-    made, split = [], Tuning(split=True)
+    made, own, whole = [], tuning_for(60, 64), Tuning()
     noise = iter([0.0, 0.0, 1e-3])
 
     def gradients(small, tuning):
         made.append((small.members, small.steps, small.particles, tuning))
-        return torch.tensor([3.0, 4.0 + (tuning.split and 0.05)]) + next(noise)
+        return torch.tensor([3.0, 4.0 + (0 if tuning.split else 0.05)]) + next(noise)
 
     monkeypatch.setattr(shapes, "gradients", gradients)
-    found = shapes.check(size, split)
+    found = shapes.check(size, whole)
     assert found["gap"] == pytest.approx(0.01, rel=1e-5)
     assert found["repeats"] is False
-    assert made == [(2, 4, 60, Tuning()), (2, 4, 60, split), (2, 4, 60, split)]
+    assert made == [(2, 4, 60, own), (2, 4, 60, whole), (2, 4, 60, whole)]
     noise = iter([0.0, 0.0, 0.0])
-    assert shapes.check(size, Tuning()) == {"gap": 0.0, "repeats": True}
+    assert shapes.check(size, own) == {"gap": 0.0, "repeats": True}
 
 
 def test_what_is_compiled_ahead_has_no_size_twice():

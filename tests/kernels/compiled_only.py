@@ -1,11 +1,12 @@
 """Compile what a training step launches, for a GPU that isn't there.
 
-``python -m tests.kernels.compiled_only pf_lstm 90 tf32 64 1`` (cell, compute capability, precision,
-units, outputs of a head inside the kernels: 0 without one) runs a step of a small population on the
-CPU with every launch replaced by Triton's own warm-up, which compiles with its bundled ptxas and
-launches nothing. Prints one JSON line: the bytes of shared memory of each kernel; the number of
-programs after that step; and after steps of other batches and populations; descriptors of shared
-memory that ptxas got wrong; kernels that may begin before the launch in front of them has ended.
+``python -m tests.kernels.compiled_only pf_lstm 90 tf32 30 64 1`` (cell, compute capability,
+precision, particles, units, outputs of a head inside the kernels: 0 without one) runs a step of a
+small population on the CPU with every launch replaced by Triton's own warm-up, which compiles with
+its bundled ptxas and launches nothing. Prints one JSON line: the bytes of shared memory of each
+kernel; the number of programs after that step; and after steps of other batches and populations;
+descriptors of shared memory that ptxas got wrong; kernels that may begin before the launch in front
+of them has ended.
 """
 
 from __future__ import annotations
@@ -138,15 +139,18 @@ def step(
     (found.sum() + output.log_weights.sum()).backward()
 
 
-def main(cell: str, capability: str, precision: str, units: str, outputs: str) -> None:
+def main(
+    cell: str, capability: str, precision: str, particles: str, units: str, outputs: str
+) -> None:
     programs = compile_only(int(capability))
     zeroed()
     gru = cell == "pf_gru"
-    step(gru, MEMBERS, SEQUENCES, precision, int(units), int(outputs))
+    rest = (precision, int(units), int(outputs), int(particles))
+    step(gru, MEMBERS, SEQUENCES, *rest)
     once = len(programs)
     # An odd last batch; one whose strides are multiples of 16; a single member; an odd number.
     for members, sequences in ((MEMBERS, 3), (MEMBERS, 8), (1, SEQUENCES), (3, 5)):
-        step(gru, members, sequences, precision, int(units), int(outputs))
+        step(gru, members, sequences, *rest)
     wrong = wrong_descriptors(programs)
     print(json.dumps([shared_memory(programs), once, len(programs), wrong, early(programs)]))
 

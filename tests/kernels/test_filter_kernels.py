@@ -18,7 +18,7 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterSwitches
-from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, check_precision
+from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, check_precision, tuning_for
 
 from .filter_cases import Case, draw, errors, evaluate
 
@@ -54,10 +54,27 @@ def check(case: Case, switches: FilterSwitches = PAPER, bound: float = BOUND, **
 @pytest.mark.parametrize(
     ("steps", "members", "sequences", "particles", "units"),
     # One particle of 9 sequences: batch norm over 3 values alone amplifies any rounding.
-    [(1, 2, 3, 7, 33), (2, 1, 1, 30, 16), (3, 2, 9, 1, 16), (2, None, 2, 5, 8)],
+    [(1, 2, 3, 7, 33), (3, 2, 9, 1, 16), (2, None, 2, 5, 8)],
 )
 def test_equals_the_reference(device, gru, steps, members, sequences, particles, units):
     check(Case(gru, steps, members, sequences, particles, units, device, seed=steps))
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_the_tuning_of_large_sizes(device, gru):
+    """What the code chooses: launches are split, sums taken in pieces."""
+    assert tuning_for(33, 65) == tuning_for(30, 128)._replace(split=True)
+    check(Case(gru, 2, 1, 1, 33, 65, device), tuning=None)
+
+
+def test_the_tuning_goes_by_the_size_alone():
+    for units in (1, 33, 64):
+        for particles in (1, 20, 32):
+            assert tuning_for(particles, units) == Tuning()
+    assert tuning_for(60, 32) == Tuning()
+    assert tuning_for(60, 64) == tuning_for(33, 33) == Tuning(split=True)
+    assert tuning_for(30, 128) == tuning_for(30, 65)
+    assert tuning_for(30, 128).forward_warps == 8
 
 
 @pytest.mark.slow
@@ -170,12 +187,20 @@ def test_gpu_float32_products(gru, precision):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(("steps", "gru"), [(1, False), (8, False), (1, True), (8, True)])
-def test_gpu_tf32_products(steps, gru):
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+@pytest.mark.parametrize(
+    ("steps", "particles", "units"),
+    # The usual size, and those with a tuning of their own: many particles, wide layers, both.
+    [(1, 30, 64), (8, 30, 64), (8, 60, 64), (8, 30, 128), (8, 33, 65), (8, 60, 128)],
+)
+def test_gpu_tf32_products(steps, particles, units, gru):
     """With a smooth activation: ReLU's kink turns a rounding error into a jump of a gradient."""
     switches = FilterSwitches(activation="tanh")
-    case = Case(gru, steps, 3, 5, 30, 64, "cuda")
-    check(case, switches, bound=TF32_BOUND, precision="tf32", tuning=None)
+    case = Case(gru, steps, 3, 5, particles, units, "cuda")
+    fast = check(case, switches, bound=TF32_BOUND, precision="tf32", tuning=None)
+    again = evaluate(draw(case), switches, fused=True, precision="tf32", tuning=None)
+    for name, gradient in again.gradients.items():
+        assert torch.equal(gradient, fast.gradients[name]), name
 
 
 BF16_ON_A_GPU = """
