@@ -83,10 +83,10 @@ def tuning_for(particles: int, units: int) -> Tuning:
     >>> tuning_for(30, 64) == Tuning(), tuning_for(60, 64) == Tuning(split=True)
     (True, True)
     """
-    wide = padded_units(units)
-    # Up to 32 units a whole step's tiles fit the registers; 128 particles are untried.
-    split = power_of_two(particles) == 64 and wide >= 64
-    return Tuning(split=split, **(_WIDE if wide == 128 else {}))
+    width = padded_units(units)
+    # Up to 32 units the L1 cache holds what a whole step spills; 128 particles are untried.
+    split = power_of_two(particles) == 64 and width >= 64
+    return Tuning(split=split, **(_WIDE if width == 128 else {}))
 
 
 class Plan(NamedTuple):
