@@ -205,7 +205,7 @@ COLUMNS = ("kernel", "part", "rows", "inner", "block_warps", "registers", "spill
 def line(row: dict[str, Any]) -> str:
     """One row of the table."""
     size = f"{row['cell']} {row['particles']}x{row['hidden']} {row['precision']}"
-    changes = " ".join(f"{k}={v}" for k, v in row["tuning"].items()) or "default"
+    changes = " ".join(f"{k}={v}" for k, v in row["tuning"].items()) or "the code's own"
     cells = [row["error"]] if "error" in row else [str(row[name]) for name in COLUMNS]
     return " | ".join([size, changes, *cells])
 
