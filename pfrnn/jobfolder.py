@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -126,41 +126,55 @@ def identity_of(
     }
 
 
-def seal(folder: Path, identity: dict[str, Any]) -> None:
+def seal(folder: Path, identity: dict[str, Any], outputs: Iterable[str]) -> bool:
     """Keep a second name of every record in ``folder``, for :func:`unseal`.
+
+    A worker that outlived its Snakemake may seal while the next Snakemake removes the job's
+    outputs. What is gone by then can't be put back, so there is no seal, and the next job trains.
 
     Args:
         folder: the job's folder, with all its records written.
         identity: what the numbers depend on: plain data.
+        outputs: names that must be among the records (``pfrnn.records.OUTPUTS``).
+
+    Returns:
+        False when a record is missing, and nothing was sealed.
     """
     kept = folder / SEALED
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir()
     digests = {}
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith((".", "checkpoint")):
-            _second_name(path, kept / (path.name + KEPT))
-            digests[path.name] = sha256_file(path)
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.is_file() and not path.name.startswith((".", "checkpoint")):
+                _second_name(path, kept / (path.name + KEPT))
+                digests[path.name] = sha256_file(kept / (path.name + KEPT))
+    except FileNotFoundError:
+        digests = {}
+    if not digests.keys() >= set(outputs):
+        shutil.rmtree(kept, ignore_errors=True)
+        return False
     # Last: a seal without this file is none.
     write_json(kept / SEAL, {"identity": identity, "sha256": digests})
+    return True
 
 
-def unseal(folder: Path, identity: dict[str, Any]) -> bool:
+def unseal(folder: Path, identity: dict[str, Any], outputs: Iterable[str]) -> bool:
     """Put a finished job's records back; the record comes last.
 
     Returns:
         False when there is nothing to put back: no seal, one of another identity (parameters,
-        data or source changed), or a damaged file.
+        data or source changed), one that lacks an output, or a damaged file.
     """
     kept = folder / SEALED
     try:
         found = read_json(kept / SEAL)
-        if found["identity"] != identity or RECORD not in found["sha256"]:
+        if found["identity"] != identity or not found["sha256"].keys() >= {RECORD, *outputs}:
             return False
         names = found["sha256"].items()
         if any(sha256_file(kept / (name + KEPT)) != digest for name, digest in names):
             return False
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
     for name in sorted(found["sha256"], key=lambda name: name == RECORD):
         with atomic_path(folder / name) as temporary:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from pfrnn import jobfolder
 from pfrnn.errors import PfrnnError
 from pfrnn.files import write_json
 from pfrnn.jobfolder import alone, seal, unseal
+from pfrnn.records import OUTPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
 IDENTITY = {"parameters": "a", "data": "b", "source": "c"}
+NAMES = ("run.json", "members.csv", "best.pt")
 # Enters the folder, notes when, works a while, notes when it leaves.
 WORKER = """
 import sys, time
@@ -101,8 +104,41 @@ def finished(tmp_path):
     (tmp_path / "members.csv").write_text("member\n0\n")
     (tmp_path / "best.pt").write_bytes(bytes(range(256)) * 64)
     (tmp_path / "checkpoint.pt").write_bytes(b"not kept")
-    seal(tmp_path, IDENTITY)
+    assert seal(tmp_path, IDENTITY, NAMES)
     return tmp_path
+
+
+@pytest.mark.parametrize("lost", ["before", "meanwhile"])
+def test_records_without_an_output_are_not_sealed(finished, lost, monkeypatch):
+    """A worker that outlived its Snakemake seals while the next one removes the outputs."""
+    members = finished / "members.csv"
+    if lost == "before":
+        members.unlink()
+    else:
+        linked = jobfolder._second_name
+
+        def late(path, name):
+            members.unlink(missing_ok=True)
+            linked(path, name)
+
+        monkeypatch.setattr(jobfolder, "_second_name", late)
+    assert not seal(finished, IDENTITY, NAMES)
+    assert not (finished / jobfolder.SEALED).exists()
+    assert not unseal(finished, IDENTITY, NAMES)
+    assert (finished / "best.pt").is_file()
+
+
+def test_a_seal_that_lacks_an_output_is_not_used(finished):
+    assert not unseal(finished, IDENTITY, (*NAMES, "test.csv"))
+    assert unseal(finished, IDENTITY, NAMES)
+
+
+def test_what_a_finished_job_leaves_is_what_the_rules_ask_for():
+    """One list for the seal, one in each rule."""
+    for kind, rule in (("search", "train"), ("final", "finalise")):
+        text = (ROOT / "workflow" / "rules" / f"{rule}.smk").read_text(encoding="utf-8")
+        asked = text.partition("output:")[2].partition("params:")[0]
+        assert sorted(re.findall(r"/([a-z]+\.[a-z]+)\"", asked)) == sorted(OUTPUTS[kind])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -115,24 +151,24 @@ def test_deleted_records_are_put_back(finished):
     for path in list(finished.iterdir()):
         if path.is_file():
             path.unlink()
-    assert unseal(finished, IDENTITY)
+    assert unseal(finished, IDENTITY, NAMES)
     assert contents(finished) == before
     # And again: the second names are there still.
     (finished / "best.pt").unlink()
-    assert unseal(finished, IDENTITY)
+    assert unseal(finished, IDENTITY, NAMES)
     assert contents(finished) == before
 
 
 def test_the_seal_costs_no_space_and_is_found_by_nobody_else(finished):
     assert (finished / "best.pt").stat().st_nlink == 2
-    assert unseal(finished, IDENTITY)
+    assert unseal(finished, IDENTITY, NAMES)
     assert (finished / "best.pt").stat().st_nlink == 2
     assert [path.parent for path in finished.rglob("run.json")] == [finished]
 
 
 @pytest.mark.parametrize("key", IDENTITY)
 def test_other_parameters_data_or_source_are_trained(finished, key):
-    assert not unseal(finished, IDENTITY | {key: "other"})
+    assert not unseal(finished, IDENTITY | {key: "other"}, NAMES)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "seal", "none"])
@@ -145,7 +181,7 @@ def test_a_damaged_seal_is_not_used(finished, damage):
         (kept / "members.csv.kept").unlink()
     elif damage == "seal":
         (kept / jobfolder.SEAL).write_text("{")
-    assert unseal(finished, IDENTITY) == (damage == "none")
+    assert unseal(finished, IDENTITY, NAMES) == (damage == "none")
 
 
 def test_without_hard_links_the_seal_is_a_copy(finished, monkeypatch):
@@ -153,7 +189,7 @@ def test_without_hard_links_the_seal_is_a_copy(finished, monkeypatch):
         raise OSError("not supported")
 
     monkeypatch.setattr(jobfolder.os, "link", refuse)
-    seal(finished, IDENTITY)
+    seal(finished, IDENTITY, NAMES)
     (finished / "run.json").unlink()
-    assert unseal(finished, IDENTITY)
+    assert unseal(finished, IDENTITY, NAMES)
     assert (finished / "run.json").is_file()

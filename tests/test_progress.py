@@ -72,7 +72,7 @@ def test_a_job_started_by_hand_is_known_by_its_folders_lock(tmp_path: Path, log:
     (folder / "run.json").write_text("{}")
     assert job_state(tmp_path, JOB).state == "done"
     # Finished, and Snakemake has just removed the record: the seal puts it back.
-    seal(folder, {"parameters": "p"})
+    seal(folder, {"parameters": "p"}, ())
     (folder / "run.json").unlink()
     assert job_state(tmp_path, JOB).state == "waiting"
 

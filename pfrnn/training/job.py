@@ -18,6 +18,7 @@ from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, lock_digest, source_digest, versions
+from pfrnn.records import OUTPUTS
 from pfrnn.training import checkpoint
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
@@ -204,5 +205,6 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
     seal(
         folder,
         identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection")),
+        OUTPUTS[job.id.partition("/")[0]],
     )
     checkpoint.remove(trained.trainer.checkpoint_path)
