@@ -201,10 +201,8 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         **more,
     }
     write_json(folder / "run.json", record)
-    # In this order: a kill between any two lines costs no training.
-    seal(
-        folder,
-        identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection")),
-        OUTPUTS[job.id.partition("/")[0]],
-    )
-    checkpoint.remove(trained.trainer.checkpoint_path)
+    # In this order: a kill between any two lines costs no training. Nor does an output that is lost
+    # before it is sealed: the checkpoint stays, and the next job goes on from its end.
+    identity = identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection"))
+    if seal(folder, identity, OUTPUTS[job.id.partition("/")[0]]):
+        checkpoint.remove(trained.trainer.checkpoint_path)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pfrnn.jobfolder import SEALED, seal
 from pfrnn.training import checkpoint
 from pfrnn.training.block import train_block
 from pfrnn.training.trainer import BlockTrainer
@@ -219,6 +220,32 @@ def test_a_kill_after_training_costs_no_training(unbroken, tmp_path, monkeypatch
     monkeypatch.setattr(BlockTrainer, "_epoch", killed)
     train_block(plan, plan.blocks[0].id, places)
     assert same_numbers(expected, folder)
+
+
+def test_an_output_lost_before_the_seal_costs_no_training(unbroken, tmp_path, monkeypatch):
+    """Another process removes a record before it is sealed: no seal, and the checkpoint stays."""
+    plan, places, expected = unbroken
+    places = places._replace(results=tmp_path)
+    folder = tmp_path / plan.blocks[0].id
+
+    def lose(*arguments):
+        (folder / "members.csv").unlink()
+        return seal(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrnn.training.job.seal", lose)
+        train_block(plan, plan.blocks[0].id, places)
+    assert not (folder / SEALED).exists()
+    assert (folder / "checkpoint.pt").exists()
+
+    def again(*anything):
+        raise AssertionError("trains again")
+
+    monkeypatch.setattr(BlockTrainer, "_epoch", again)
+    train_block(plan, plan.blocks[0].id, places)
+    assert same_numbers(expected, folder)
+    assert (folder / SEALED).is_dir()
+    assert not (folder / "checkpoint.pt").exists()
 
 
 def test_unreadable_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
