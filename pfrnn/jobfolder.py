@@ -135,7 +135,7 @@ def seal(folder: Path, identity: dict[str, Any], outputs: Iterable[str]) -> bool
     Args:
         folder: the job's folder, with all its records written.
         identity: what the numbers depend on: plain data.
-        outputs: names that must be among the records (``pfrnn.records.OUTPUTS``).
+        outputs: names that must be among the records (:func:`pfrnn.records.outputs_of`).
 
     Returns:
         False when a record is missing, and nothing was sealed.

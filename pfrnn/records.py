@@ -24,7 +24,6 @@ A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TES
 from __future__ import annotations
 
 _TRAINED = ("run.json", "members.csv", "history.csv", "best.pt")
-# What a finished job must have left, by the first part of its id.
 OUTPUTS = {"search": _TRAINED, "final": (*_TRAINED, "test.csv", "predictions.npz")}
 
 MEMBER_COLUMNS = (
@@ -93,3 +92,8 @@ RESULT_COLUMNS = (
     "commit",
     "final_id",
 )
+
+
+def outputs_of(job: str) -> tuple[str, ...]:
+    """Return what a finished job must have left, by the first part of its id."""
+    return OUTPUTS[job.partition("/")[0]]

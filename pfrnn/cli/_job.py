@@ -30,12 +30,12 @@ def run_job(
         train: imports torch and trains; called with the folder locked and a device leased.
     """
     from pfrnn.jobfolder import alone, unseal
-    from pfrnn.records import OUTPUTS
+    from pfrnn.records import outputs_of
 
     job = getattr(parsed, "block", None) or parsed.final
     folder: Path = places.results / job
     with alone(folder):
-        if unseal(folder, identity, OUTPUTS[job.partition("/")[0]]):
+        if unseal(folder, identity, outputs_of(job)):
             print(
                 f"{job}: finished before with the same parameters, data and source; "
                 "its records are put back, nothing is trained",

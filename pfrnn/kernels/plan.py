@@ -76,7 +76,7 @@ def tuning_for(particles: int, units: int) -> Tuning:
 
     Timed on an H200 (PF-LSTM of 12 members, TF32, ms a model and step): 60 particles of 64 units
     took 2.14 with split backward steps instead of 3.12, 30 of 128 units 3.10 with eight warps
-    instead of 6.10. Both together, for for 33 to 64 particles of more than 64 units, are a choice
+    instead of 6.10. Both together, for 33 to 64 particles of more than 64 units, are a choice
     by spills alone, and no such size is timed. Nowhere do they need more shared memory than the
     defaults, so that what fitted a card still does.
 

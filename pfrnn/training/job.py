@@ -18,7 +18,7 @@ from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, lock_digest, source_digest, versions
-from pfrnn.records import OUTPUTS
+from pfrnn.records import outputs_of
 from pfrnn.training import checkpoint
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
@@ -204,5 +204,5 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
     # In this order: a kill between any two lines costs no training. Nor does an output that is lost
     # before it is sealed: the checkpoint stays, and the next job goes on from its end.
     identity = identity_of(job.parameters, card.arrays_digest, job.source, more.get("selection"))
-    if seal(folder, identity, OUTPUTS[job.id.partition("/")[0]]):
+    if seal(folder, identity, outputs_of(job.id)):
         checkpoint.remove(trained.trainer.checkpoint_path)
