@@ -177,7 +177,10 @@ def choose_rnn(
     if asked == "compiled":
         compiled = torch.compile(step, dynamic=False)
         return Choice("compiled", f"{VARIABLE}=compiled", functools.partial(run_rnn, compiled))
-    why = rnn_refusal(step, switches, device, dtype, interpreter=asked == "fused")
+    interpreter = asked == "fused" and interpreted()
+    why = rnn_refusal(step, switches, dtype)
+    if why is None and not interpreter:
+        why = device_refusal(device)
     if why is None:
         from pfrnn.kernels.rnn import run_rnn_fused
 
@@ -188,24 +191,16 @@ def choose_rnn(
     return Choice("plain", why, functools.partial(run_rnn, step))
 
 
-def rnn_refusal(
-    step: RNNStep, switches: RNNSwitches, device: torch.device, dtype: torch.dtype,
-    interpreter: bool = True,
-) -> str | None:  # fmt: skip
-    """Say why the kernels can't run a plain RNN; None when they can.
+def rnn_refusal(step: RNNStep, switches: RNNSwitches, dtype: torch.dtype) -> str | None:
+    """Say why the kernels can't run a plain RNN on any device; None when they can.
 
     Args:
         step: ``lstm_step`` or ``gru_step``.
         switches: its static choices.
-        device: where the tensors live.
         dtype: of the tensors.
-        interpreter: whether Triton's interpreter, where it is on, counts as a device.
     """
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    why = None if interpreter and interpreted() else device_refusal(device)
-    if why is not None:
-        return why
     if dtype != torch.float32:
         return f"the kernels compute in float32, not {dtype}"
     if step not in (lstm_step, gru_step):

@@ -109,7 +109,7 @@ def run_rnn_fused(
         ValueError: what the kernels refuse.
     """
     check_lengths(projected.shape[0], bptt)
-    why = rnn_refusal(step, switches, projected.device, projected.dtype)
+    why = rnn_refusal(step, switches, projected.dtype)
     if why is not None:
         raise ValueError(f"the kernels can't run this RNN: {why}; use run_rnn")
     measured = switches.batch_norm != "none" and statistics is None
