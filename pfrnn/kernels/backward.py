@@ -33,7 +33,7 @@ from pfrnn.kernels.backward_parts import (
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
-from pfrnn.kernels.tiles import activate, activate_slope
+from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
 
 
 # As in the forward kernel.
@@ -50,11 +50,13 @@ def backward_kernel(
     gh_, gh_t, gh_m, gl_, gl_t, gl_m,
     gates_, inner_, dnorm_, dhid_, dcell_, dlw_, part_, sums_, dx_, dobs_,
     t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps, read_, dread_, gy_, gy_t, gy_m,
+    wd_, wtd_, ticket_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
+    FETCH: tl.constexpr, TICKET: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -78,6 +80,7 @@ def backward_kernel(
     live2 = (k2 < K)[None, :] & (n2 < N)[:, None]
     inside = (k2 < K)[None, :] & (n2 >= 0)[:, None]
     w, wt = w_ + m * (G * B), wt_ + m * (G * B)
+    first = tl.program_id(1) * G
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
     let_next_begin(EARLY)
@@ -117,11 +120,11 @@ def backward_kernel(
         if NOISE != 0:
             given_eps = noise_ + t.to(tl.int64) * noise_t + m * noise_m
             eps = noise_columns(given_eps, seed_ + m, step_, t, row, unit, mask, NOISE, H, HP)
-        block = load_block(wt + c * B, H, HP, BK)
+        block = load_block(wt, wtd_, first, c, H, HP, BK, FETCH)
         if GRU:
-            ahead = load_block(w + B, H, HP, BK)
+            ahead = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
         elif NOISE != 0:
-            last = load_block(wt + (c + 1) * B, H, HP, BK)
+            last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
     wait_for_previous(EARLY)
     if not LAST:
         dobs = tl.load(dobs_at)
@@ -137,7 +140,7 @@ def backward_kernel(
             dn = norm_gradient(
                 dn, raw, mean, tl.rsqrt(var + norm_eps), gain,
                 part_ + (m * 2 + t % 2) * P * 2 * HP, sums_ + (m * T + t) * 2 * H,
-                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit, H, HP, PB, GIVEN,
+                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit, H, HP, PB, GIVEN, TICKET,
             )  # fmt: skip
             if VALID:
                 flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
@@ -151,10 +154,9 @@ def backward_kernel(
         if NOISE != 0:
             ds = dn * eps
             if SOFTPLUS:
-                own = w + (c + 1) * B
                 ds *= scale_slope(
-                    own, h_base, row, unit, live, mask, x, n2, N, (c + 1) * H,
-                    E, H, HP, KP, BK, PREC,
+                    w, wd_, first, c + 1, h_base, row, unit, live, mask, x, n2, N,
+                    E, H, HP, KP, BK, PREC, FETCH,
                 )  # fmt: skip
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
@@ -163,9 +165,9 @@ def backward_kernel(
         )
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
-            block = load_block(wt + B, H, HP, BK)
+            block = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             if NOISE != 0:
-                last = load_block(wt + (c + 1) * B, H, HP, BK)
+                last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
             reset = product_columns(ahead, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             reset = sigmoid(reset + input_columns(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
@@ -213,7 +215,8 @@ def backward_kernel(
         if VALID:
             held = dh
         g: tl.constexpr = 0 if GRU else 2
-        block, ahead = load_block(w + g * B, H, HP, BK), load_block(wt + g * B, H, HP, BK)
+        block = load_block(w, wd_, first, g, H, HP, BK, FETCH)
+        ahead = load_block(wt, wtd_, first, g, H, HP, BK, FETCH)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -248,7 +251,8 @@ def backward_kernel(
             dc += dh * gate * (1.0 - bent * bent)
             grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
-            block, other = load_block(w + B, H, HP, BK), load_block(wt + B, H, HP, BK)
+            block = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
+            other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
                 ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
@@ -257,7 +261,8 @@ def backward_kernel(
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
-            block, ahead = load_block(w, H, HP, BK), load_block(wt, H, HP, BK)
+            block = load_block(w, wd_, first, 0, H, HP, BK, FETCH)
+            ahead = load_block(wt, wtd_, first, 0, H, HP, BK, FETCH)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
                 other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
@@ -298,3 +303,10 @@ def backward_kernel(
             part = part_ + ((m * 2 + before % 2) * P + p) * 2 * HP
             tl.store(part + unit, tl.sum(dn, 1))
             tl.store(part + HP + unit, tl.sum(dn * raw, 1))
+            if TICKET:
+                if comes_last(ticket_ + m, P):
+                    parts = part_ + (m * 2 + before % 2) * P * 2 * HP
+                    dshift, dgain = total_pair(parts, P, HP, PB, ".cg")
+                    sums = sums_ + (m * T + before) * 2 * H
+                    tl.store(sums + unit, dshift, mask=unit < H)
+                    tl.store(sums + H + unit, dgain, mask=unit < H)
