@@ -67,6 +67,8 @@ def backward_kernel(
     E: tl.constexpr = G * H + 1
     B: tl.constexpr = H * H
     INNER: tl.constexpr = 2 if GRU else 1
+    # What is read before the wait is fetched there, too.
+    AHEAD: tl.constexpr = 1 if FETCH != 0 else 0
     p, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP
@@ -120,11 +122,11 @@ def backward_kernel(
         if NOISE != 0:
             given_eps = noise_ + t.to(tl.int64) * noise_t + m * noise_m
             eps = noise_columns(given_eps, seed_ + m, step_, t, row, unit, mask, NOISE, H, HP)
-        block = load_block(wt, wtd_, first, c, H, HP, BK, FETCH)
+        block = load_block(wt, wtd_, first, c, H, HP, BK, AHEAD)
         if GRU:
-            ahead = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
+            ahead = load_block(w, wd_, first, 1, H, HP, BK, AHEAD)
         elif NOISE != 0:
-            last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
+            last = load_block(wt, wtd_, first, c + 1, H, HP, BK, AHEAD)
     wait_for_previous(EARLY)
     if not LAST:
         dobs = tl.load(dobs_at)
@@ -140,7 +142,8 @@ def backward_kernel(
             dn = norm_gradient(
                 dn, raw, mean, tl.rsqrt(var + norm_eps), gain,
                 part_ + (m * 2 + t % 2) * P * 2 * HP, sums_ + (m * T + t) * 2 * H,
-                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit, H, HP, PB, GIVEN, TICKET,
+                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit,
+                H, HP, PB, GIVEN, TICKET,
             )  # fmt: skip
             if VALID:
                 flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
@@ -161,26 +164,30 @@ def backward_kernel(
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
         through = product_columns(
-            block, dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
-        )
+            block, dn, gates + c * H * PR, 1, PR, slab, live, wt, wtd_, first, c,
+            H, HP, BK, PREC, AHEAD,
+        )  # fmt: skip
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
             block = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             if NOISE != 0:
                 last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
-            reset = product_columns(ahead, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+            reset = product_columns(
+                ahead, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, AHEAD
+            )
             reset = sigmoid(reset + input_columns(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
             store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
             through += product_columns(
-                block, dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
-            )
+                block, dr, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
         if NOISE != 0:
             through += product_columns(
-                last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B,
-                H, HP, BK, PREC,
+                last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt, wtd_, first, c + 1,
+                H, HP, BK, PREC, FETCH if GRU else AHEAD,
             )  # fmt: skip
         dh = through + carried
         if LAST:
@@ -236,7 +243,9 @@ def backward_kernel(
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
         if not GRU:
-            gate = product_columns(block, h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
+            gate = product_columns(
+                block, h, h_base, H, 1, row, live, w, wd_, first, 2, H, HP, BK, PREC, FETCH
+            )
             gate = sigmoid(gate + x_2)
             bent = tanh(bent)
             moved = gate * bent
@@ -255,9 +264,12 @@ def backward_kernel(
             other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
-                ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
+                ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt, wtd_, first, 2,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
+            gate = product_columns(
+                block, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, FETCH
             )
-            gate = product_columns(block, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
@@ -265,8 +277,9 @@ def backward_kernel(
             ahead = load_block(wt, wtd_, first, 0, H, HP, BK, FETCH)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
-                other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
-            )
+                other, grad, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
             through = dc * gate
             if VALID:
                 through = tl.where(ok[None, :], through, held_dc)
@@ -280,7 +293,9 @@ def backward_kernel(
         else:
             bn = raw
         new = activate(bn, ACT)
-        gate = product_columns(block, h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = product_columns(
+            block, h, h_base, H, 1, row, live, w, wd_, first, 0, H, HP, BK, PREC, FETCH
+        )
         gate = sigmoid(gate + x_0)
         if GRU:
             moved = new + gate * (h - new)
@@ -293,7 +308,9 @@ def backward_kernel(
         store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, BK, G)
         if GRU:
             dh *= gate
-        dh += product_columns(ahead, grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
+        dh += product_columns(
+            ahead, grad, gates, 1, PR, slab, live, wt, wtd_, first, 0, H, HP, BK, PREC, FETCH
+        )
         if VALID:
             dh = tl.where(ok[None, :], dh, held)
         store_columns(dhid_ + carry, dh, row, unit, mask, H)

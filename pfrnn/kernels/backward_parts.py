@@ -60,8 +60,10 @@ def load_block(
     ``w`` points to the member's first block, which ``desc`` calls ``first``
     (:mod:`pfrnn.kernels.fetch`).
     """
-    if FETCH:
+    if FETCH == 1:
         return desc.load([(first + g) * H, 0])
+    elif FETCH == 2:
+        return 0
     elif HP <= BK:
         n = tl.arange(0, HP)
         k = tl.arange(0, HP)
@@ -73,15 +75,17 @@ def load_block(
 
 @triton.jit
 def product_columns(
-    block, x, x_base, x_row, x_unit, row, live, w,
-    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    block, x, x_base, x_row, x_unit, row, live, w, desc, first, g: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr, FETCH: tl.constexpr,
 ):  # fmt: skip
     """Multiply a weight block by a tile: out[n, r] = sum_k w[n * H + k] x[k, r].
 
     x is [HP, R]; otherwise as :func:`pfrnn.kernels.tiles.product`.
     """
     n = tl.arange(0, HP)
-    if HP <= BK:
+    if FETCH == 2:
+        return matmul(desc.load([(first + g) * H, 0]), x, PREC)
+    elif HP <= BK:
         return matmul(block, x, PREC)
     else:
         out = tl.zeros([HP, row.shape[0]], tl.float32)
@@ -91,7 +95,7 @@ def product_columns(
             part = tl.load(at, mask=(k < H)[:, None] & live[None, :], other=0.0).to(tl.float32)
             inside = (n < H)[:, None] & (k < H)[None, :]
             # Not called block: a name keeps its type within a loop.
-            piece = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+            piece = tl.load(w + g * H * H + n[:, None] * H + k[None, :], mask=inside, other=0.0)
             out += matmul(piece, part, PREC)
         return out
 
@@ -105,8 +109,9 @@ def scale_slope(
     """Derivative of the noise's softplus scale, [HP, R], computed again from the particles."""
     h = load_columns(h_base, row, unit, mask, H)
     scale = load_block(w, desc, first, g, H, HP, BK, FETCH)
-    own = w + g * H * H
-    scale = product_columns(scale, h, h_base, H, 1, row, live, own, H, HP, BK, PREC)
+    scale = product_columns(
+        scale, h, h_base, H, 1, row, live, w, desc, first, g, H, HP, BK, PREC, FETCH
+    )
     return sigmoid(scale + input_columns(x, n2, N, g * H, unit, E, H, KP))
 
 
@@ -173,7 +178,7 @@ def norm_gradient(
         dshift = tl.load(sums + unit, mask=unit < H, other=0.0)
         dgain = tl.load(sums + H + unit, mask=unit < H, other=0.0)
     else:
-        dshift, dgain = total_pair(part, P, HP, PB)
+        dshift, dgain = total_pair(part, P, HP, PB, "")
         if p == 0:
             tl.store(sums + unit, dshift, mask=unit < H)
             tl.store(sums + H + unit, dgain, mask=unit < H)

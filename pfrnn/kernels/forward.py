@@ -161,7 +161,7 @@ def forward_kernel(
                 var = tl.load(var_ + out + unit, mask=unit < H, other=1.0)
             else:
                 count = count_ + t.to(tl.int64) * count_t + m * count_m
-                mean, var = moments(part_ + (m * 2 + t % 2) * P * 2 * HP, count, P, HP, PB)
+                mean, var = moments(part_ + (m * 2 + t % 2) * P * 2 * HP, count, P, HP, PB, "")
                 if p == 0:
                     out = (m * T + t) * H
                     tl.store(mean_ + out + unit, mean, mask=unit < H)

@@ -46,6 +46,8 @@ class Tuning(NamedTuple):
         forward_fetch: the forward kernel's weight blocks come to shared memory by the tensor copy
             engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it; the bits
             are the same. Likewise ``backward_fetch``.
+        late_blocks: those that the backward kernel fetches come just before their products, which
+            takes less shared memory, instead of in pairs; but for those that come before its wait.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
         keep_noise: the forward pass keeps the noise that it draws, a tile a step more in memory,
@@ -71,6 +73,7 @@ class Tuning(NamedTuple):
     backward_early: bool = True
     forward_fetch: bool = False
     backward_fetch: bool = False
+    late_blocks: bool = False
     ticket: bool = False
     keep_noise: bool = False
 

@@ -92,7 +92,8 @@ def run_backward(
     shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
     read = factors(plan, saved.weights)
     fetched, read_by = (
-        block_descriptor(one, constants["BK"], tuning.backward_fetch) for one in (shared["w_"], read)
+        block_descriptor(one, constants["BK"], tuning.backward_fetch)
+        for one in (shared["w_"], read)
     )
     if fetched is None or read_by is None:
         fetched = read_by = None
@@ -114,7 +115,7 @@ def run_backward(
             T=steps, N=sequences, P=count, SLOTS=slots,
             read_=dhidden if readout is None else readout,
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
-            wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
+            wd_=fetched, wtd_=read_by, FETCH=0 if fetched is None else 1 + tuning.late_blocks,
             ticket_=ticket, TICKET=ticket is not None,
             EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,

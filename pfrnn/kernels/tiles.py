@@ -126,7 +126,7 @@ def comes_last(counter, P):
 
 
 @triton.jit
-def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr = ""):
+def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr):
     """Combine the programs' sums and centred squares (Chan et al. 1983) in a fixed order.
 
     Means are taken relative to the first program's, so that one pass doesn't cancel. ``part`` is
@@ -156,7 +156,7 @@ def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.conste
 
 
 @triton.jit
-def total_pair(part, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr = ""):
+def total_pair(part, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr):
     """Add the programs' two vectors, [P, 2, HP], in a fixed order, from the CACHE named."""
     unit = tl.arange(0, HP)
     first = tl.zeros([HP], tl.float32)
