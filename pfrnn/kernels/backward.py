@@ -56,7 +56,7 @@ def backward_kernel(
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
-    FETCH: tl.constexpr, TICKET: tl.constexpr,
+    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -104,12 +104,14 @@ def backward_kernel(
             dl_out = tl.load(at_gl + row2, mask=live2, other=0.0)
         if MODE != 0:
             source = tl.load(anc_ + nxt1 + row, mask=live, other=0) + (local // KP) * KP
-        x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
+        if not LATE:
+            x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
         if not GRU:
-            parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
-            x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
-            x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
-        if NORM:
+            if not LATE:
+                parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
+                x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
+                x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
+        if NORM and not LATE:
             shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
             given1 = m * H + before.to(tl.int64) * given_t
             mean1, var1 = load_statistics(
@@ -243,6 +245,8 @@ def backward_kernel(
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
         if not GRU:
+            if LATE:
+                x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
             gate = product_columns(
                 block, h, h_base, H, 1, row, live, w, wd_, first, 2, H, HP, BK, PREC, FETCH
             )
@@ -262,6 +266,9 @@ def backward_kernel(
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
             block = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
             other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
+            if LATE:
+                parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
+                x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
                 ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt, wtd_, first, 2,
@@ -287,7 +294,17 @@ def backward_kernel(
         # The candidate.
         if GRU:
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
+        if LATE:
+            x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
         if NORM:
+            if LATE:
+                gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
+                shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
+                given1 = m * H + before.to(tl.int64) * given_t
+                mean1, var1 = load_statistics(
+                    gmean_ + given1, gvar_ + given1, mean_, var_, (m * T + before) * H,
+                    unit, H, GIVEN,
+                )  # fmt: skip
             raw = (raw - mean1[:, None]) * tl.rsqrt(var1 + norm_eps)[:, None]
             bn = raw * gain[:, None] + shift[:, None]
         else:

@@ -48,6 +48,9 @@ class Tuning(NamedTuple):
             are the same. Likewise ``backward_fetch``.
         late_blocks: those that the backward kernel fetches come just before their products, which
             takes less shared memory, instead of in pairs; but for those that come before its wait.
+        late_loads: the backward kernel reads what is small just before its use, not at its start.
+        finish_registers: of a split step's launch that ends a step, where the other kinds have
+            ``backward_registers`` at most.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
         keep_noise: the forward pass keeps the noise that it draws, a tile a step more in memory,
@@ -74,6 +77,8 @@ class Tuning(NamedTuple):
     forward_fetch: bool = False
     backward_fetch: bool = False
     late_blocks: bool = False
+    late_loads: bool = False
+    finish_registers: int | None = None
     ticket: bool = False
     keep_noise: bool = False
 

@@ -117,10 +117,10 @@ def run_backward(
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             wd_=fetched, wtd_=read_by, FETCH=0 if fetched is None else 1 + tuning.late_blocks,
             ticket_=ticket, TICKET=ticket is not None,
-            EARLY=early, launch_pdl=early,
+            LATE=tuning.late_loads, EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
-            num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
+            num_warps=tuning.backward_warps, maxnreg=tuning.finish_registers if last and not first and t > 0 else tuning.backward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
