@@ -235,7 +235,8 @@ def backward_kernel(
         h = load_columns(h_base, row, unit, mask, H)
         if not GRU:
             bent = load_columns(cell_ + nxt1 * H, row, unit, mask, H)
-            dc = load_columns(dcell_ + carry, row, unit, mask, H)
+            if not LATE:
+                dc = load_columns(dcell_ + carry, row, unit, mask, H)
         if OUT != 0:
             add_weights_gradient(
                 dread_ + (m * P + p) * OUT * PARTS * HP, gy, gy_t, h, hidden_ + nxt1 * H,
@@ -254,6 +255,12 @@ def backward_kernel(
             bent = tanh(bent)
             moved = gate * bent
             tl.store(dobs_at, dobs + tl.sum(dfit[None, :] * moved, 1))
+            if LATE:
+                # One tile is left of four before the next comes.
+                grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+                share = dh * gate * (1.0 - bent * bent)
+                dc = load_columns(dcell_ + carry, row, unit, mask, H)
             dc *= keep
             if VALID:
                 held_dc = dc
@@ -261,9 +268,12 @@ def backward_kernel(
                 dc = scatter_columns(dc, select)
             if VALID:
                 dc = tl.where(ok[None, :], dc, 0.0)
-            dc += dh * gate * (1.0 - bent * bent)
-            grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
-            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+            if LATE:
+                dc += share
+            else:
+                dc += dh * gate * (1.0 - bent * bent)
+                grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
             block = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
             other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             if LATE:
