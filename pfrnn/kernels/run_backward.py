@@ -101,6 +101,7 @@ def run_backward(
 
     def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
         early = overlapping and t < steps
+        ends = tuning.split and last and t > 0
         backward_kernel.run(
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
@@ -120,7 +121,8 @@ def run_backward(
             LATE=tuning.late_loads, EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
-            num_warps=tuning.backward_warps, maxnreg=tuning.finish_registers if last and not first and t > 0 else tuning.backward_registers,
+            num_warps=tuning.backward_warps,
+            maxnreg=tuning.finish_registers if ends else tuning.backward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
