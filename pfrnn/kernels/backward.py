@@ -33,7 +33,7 @@ from pfrnn.kernels.backward_parts import (
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
-from pfrnn.kernels.tiles import activate, activate_slope
+from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
 
 
 # As in the forward kernel.
@@ -50,11 +50,13 @@ def backward_kernel(
     gh_, gh_t, gh_m, gl_, gl_t, gl_m,
     gates_, inner_, dnorm_, dhid_, dcell_, dlw_, part_, sums_, dx_, dobs_,
     t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps, read_, dread_, gy_, gy_t, gy_m,
+    wd_, wtd_, ticket_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
+    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -65,6 +67,8 @@ def backward_kernel(
     E: tl.constexpr = G * H + 1
     B: tl.constexpr = H * H
     INNER: tl.constexpr = 2 if GRU else 1
+    # What is read before the wait is fetched there, too.
+    AHEAD: tl.constexpr = 1 if FETCH != 0 else 0
     p, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP
@@ -78,6 +82,7 @@ def backward_kernel(
     live2 = (k2 < K)[None, :] & (n2 < N)[:, None]
     inside = (k2 < K)[None, :] & (n2 >= 0)[:, None]
     w, wt = w_ + m * (G * B), wt_ + m * (G * B)
+    first = tl.program_id(1) * G
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
     let_next_begin(EARLY)
@@ -99,12 +104,14 @@ def backward_kernel(
             dl_out = tl.load(at_gl + row2, mask=live2, other=0.0)
         if MODE != 0:
             source = tl.load(anc_ + nxt1 + row, mask=live, other=0) + (local // KP) * KP
-        x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
+        if not LATE:
+            x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
         if not GRU:
-            parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
-            x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
-            x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
-        if NORM:
+            if not LATE:
+                parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
+                x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
+                x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
+        if NORM and not LATE:
             shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
             given1 = m * H + before.to(tl.int64) * given_t
             mean1, var1 = load_statistics(
@@ -117,11 +124,11 @@ def backward_kernel(
         if NOISE != 0:
             given_eps = noise_ + t.to(tl.int64) * noise_t + m * noise_m
             eps = noise_columns(given_eps, seed_ + m, step_, t, row, unit, mask, NOISE, H, HP)
-        block = load_block(wt + c * B, H, HP, BK)
+        block = load_block(wt, wtd_, first, c, H, HP, BK, AHEAD)
         if GRU:
-            ahead = load_block(w + B, H, HP, BK)
+            ahead = load_block(w, wd_, first, 1, H, HP, BK, AHEAD)
         elif NOISE != 0:
-            last = load_block(wt + (c + 1) * B, H, HP, BK)
+            last = load_block(wt, wtd_, first, c + 1, H, HP, BK, AHEAD)
     wait_for_previous(EARLY)
     if not LAST:
         dobs = tl.load(dobs_at)
@@ -137,7 +144,8 @@ def backward_kernel(
             dn = norm_gradient(
                 dn, raw, mean, tl.rsqrt(var + norm_eps), gain,
                 part_ + (m * 2 + t % 2) * P * 2 * HP, sums_ + (m * T + t) * 2 * H,
-                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit, H, HP, PB, GIVEN,
+                total_ + t.to(tl.int64) * total_t + m * total_m, p, P, unit,
+                H, HP, PB, GIVEN, TICKET,
             )  # fmt: skip
             if VALID:
                 flag = valid_ + t.to(tl.int64) * valid_t + m * valid_m
@@ -151,34 +159,37 @@ def backward_kernel(
         if NOISE != 0:
             ds = dn * eps
             if SOFTPLUS:
-                own = w + (c + 1) * B
                 ds *= scale_slope(
-                    own, h_base, row, unit, live, mask, x, n2, N, (c + 1) * H,
-                    E, H, HP, KP, BK, PREC,
+                    w, wd_, first, c + 1, h_base, row, unit, live, mask, x, n2, N,
+                    E, H, HP, KP, BK, PREC, FETCH,
                 )  # fmt: skip
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
         through = product_columns(
-            block, dn, gates + c * H * PR, 1, PR, slab, live, wt + c * B, H, HP, BK, PREC
-        )
+            block, dn, gates + c * H * PR, 1, PR, slab, live, wt, wtd_, first, c,
+            H, HP, BK, PREC, AHEAD,
+        )  # fmt: skip
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
-            block = load_block(wt + B, H, HP, BK)
+            block = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
             if NOISE != 0:
-                last = load_block(wt + (c + 1) * B, H, HP, BK)
-            reset = product_columns(ahead, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
+                last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
+            reset = product_columns(
+                ahead, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, AHEAD
+            )
             reset = sigmoid(reset + input_columns(x, n2, N, H, unit, E, H, KP))
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
             store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
             through += product_columns(
-                block, dr, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
-            )
+                block, dr, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
         if NOISE != 0:
             through += product_columns(
-                last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt + (c + 1) * B,
-                H, HP, BK, PREC,
+                last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt, wtd_, first, c + 1,
+                H, HP, BK, PREC, FETCH if GRU else AHEAD,
             )  # fmt: skip
         dh = through + carried
         if LAST:
@@ -213,7 +224,8 @@ def backward_kernel(
         if VALID:
             held = dh
         g: tl.constexpr = 0 if GRU else 2
-        block, ahead = load_block(w + g * B, H, HP, BK), load_block(wt + g * B, H, HP, BK)
+        block = load_block(w, wd_, first, g, H, HP, BK, FETCH)
+        ahead = load_block(wt, wtd_, first, g, H, HP, BK, FETCH)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -223,7 +235,8 @@ def backward_kernel(
         h = load_columns(h_base, row, unit, mask, H)
         if not GRU:
             bent = load_columns(cell_ + nxt1 * H, row, unit, mask, H)
-            dc = load_columns(dcell_ + carry, row, unit, mask, H)
+            if not LATE:
+                dc = load_columns(dcell_ + carry, row, unit, mask, H)
         if OUT != 0:
             add_weights_gradient(
                 dread_ + (m * P + p) * OUT * PARTS * HP, gy, gy_t, h, hidden_ + nxt1 * H,
@@ -233,11 +246,21 @@ def backward_kernel(
         store_slab(inner, h, slab, PR, unit, H)
         gates = gates_ + (m * SLOTS + slot_before) * (G * H) * PR
         if not GRU:
-            gate = product_columns(block, h, h_base, H, 1, row, live, w + 2 * B, H, HP, BK, PREC)
+            if LATE:
+                x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
+            gate = product_columns(
+                block, h, h_base, H, 1, row, live, w, wd_, first, 2, H, HP, BK, PREC, FETCH
+            )
             gate = sigmoid(gate + x_2)
             bent = tanh(bent)
             moved = gate * bent
             tl.store(dobs_at, dobs + tl.sum(dfit[None, :] * moved, 1))
+            if LATE:
+                # One tile is left of four before the next comes.
+                grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+                share = dh * gate * (1.0 - bent * bent)
+                dc = load_columns(dcell_ + carry, row, unit, mask, H)
             dc *= keep
             if VALID:
                 held_dc = dc
@@ -245,23 +268,35 @@ def backward_kernel(
                 dc = scatter_columns(dc, select)
             if VALID:
                 dc = tl.where(ok[None, :], dc, 0.0)
-            dc += dh * gate * (1.0 - bent * bent)
-            grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
-            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
-            block, other = load_block(w + B, H, HP, BK), load_block(wt + B, H, HP, BK)
+            if LATE:
+                dc += share
+            else:
+                dc += dh * gate * (1.0 - bent * bent)
+                grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+            block = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
+            other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
+            if LATE:
+                parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
+                x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
-                ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt + 2 * B, H, HP, BK, PREC
+                ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt, wtd_, first, 2,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
+            gate = product_columns(
+                block, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, FETCH
             )
-            gate = product_columns(block, h, h_base, H, 1, row, live, w + B, H, HP, BK, PREC)
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
-            block, ahead = load_block(w, H, HP, BK), load_block(wt, H, HP, BK)
+            block = load_block(w, wd_, first, 0, H, HP, BK, FETCH)
+            ahead = load_block(wt, wtd_, first, 0, H, HP, BK, FETCH)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
-                other, grad, gates + H * PR, 1, PR, slab, live, wt + B, H, HP, BK, PREC
-            )
+                other, grad, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
+                H, HP, BK, PREC, FETCH,
+            )  # fmt: skip
             through = dc * gate
             if VALID:
                 through = tl.where(ok[None, :], through, held_dc)
@@ -269,13 +304,25 @@ def backward_kernel(
         # The candidate.
         if GRU:
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
+        if LATE:
+            x_0 = input_columns(x1, n2, N, 0, unit, E, H, KP)
         if NORM:
+            if LATE:
+                gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
+                shift = tl.load(shift_ + m * H + unit, mask=unit < H, other=0.0)
+                given1 = m * H + before.to(tl.int64) * given_t
+                mean1, var1 = load_statistics(
+                    gmean_ + given1, gvar_ + given1, mean_, var_, (m * T + before) * H,
+                    unit, H, GIVEN,
+                )  # fmt: skip
             raw = (raw - mean1[:, None]) * tl.rsqrt(var1 + norm_eps)[:, None]
             bn = raw * gain[:, None] + shift[:, None]
         else:
             bn = raw
         new = activate(bn, ACT)
-        gate = product_columns(block, h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = product_columns(
+            block, h, h_base, H, 1, row, live, w, wd_, first, 0, H, HP, BK, PREC, FETCH
+        )
         gate = sigmoid(gate + x_0)
         if GRU:
             moved = new + gate * (h - new)
@@ -288,7 +335,9 @@ def backward_kernel(
         store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, BK, G)
         if GRU:
             dh *= gate
-        dh += product_columns(ahead, grad, gates, 1, PR, slab, live, wt, H, HP, BK, PREC)
+        dh += product_columns(
+            ahead, grad, gates, 1, PR, slab, live, wt, wtd_, first, 0, H, HP, BK, PREC, FETCH
+        )
         if VALID:
             dh = tl.where(ok[None, :], dh, held)
         store_columns(dhid_ + carry, dh, row, unit, mask, H)
@@ -298,3 +347,10 @@ def backward_kernel(
             part = part_ + ((m * 2 + before % 2) * P + p) * 2 * HP
             tl.store(part + unit, tl.sum(dn, 1))
             tl.store(part + HP + unit, tl.sum(dn * raw, 1))
+            if TICKET:
+                if comes_last(ticket_ + m, P):
+                    parts = part_ + (m * 2 + before % 2) * P * 2 * HP
+                    dshift, dgain = total_pair(parts, P, HP, PB, ".cg")
+                    sums = sums_ + (m * T + before) * 2 * H
+                    tl.store(sums + unit, dshift, mask=unit < H)
+                    tl.store(sums + H + unit, dgain, mask=unit < H)

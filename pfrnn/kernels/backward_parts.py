@@ -51,28 +51,41 @@ def noise_columns(
 
 
 @triton.jit
-def load_block(w, H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr):
-    """Load a weight block ahead of its product; nothing where that reads it in pieces."""
-    if HP <= BK:
+def load_block(
+    w, desc, first, g: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, FETCH: tl.constexpr,
+):  # fmt: skip
+    """Load a member's weight block g ahead of its product; nothing where that reads it in pieces.
+
+    ``w`` points to the member's first block, which ``desc`` calls ``first``
+    (:mod:`pfrnn.kernels.fetch`).
+    """
+    if FETCH == 1:
+        return desc.load([(first + g) * H, 0])
+    elif FETCH == 2:
+        return 0
+    elif HP <= BK:
         n = tl.arange(0, HP)
         k = tl.arange(0, HP)
         inside = (n < H)[:, None] & (k < H)[None, :]
-        return tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+        return tl.load(w + g * H * H + n[:, None] * H + k[None, :], mask=inside, other=0.0)
     else:
         return 0
 
 
 @triton.jit
 def product_columns(
-    block, x, x_base, x_row, x_unit, row, live, w,
-    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    block, x, x_base, x_row, x_unit, row, live, w, desc, first, g: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr, FETCH: tl.constexpr,
 ):  # fmt: skip
     """Multiply a weight block by a tile: out[n, r] = sum_k w[n * H + k] x[k, r].
 
     x is [HP, R]; otherwise as :func:`pfrnn.kernels.tiles.product`.
     """
     n = tl.arange(0, HP)
-    if HP <= BK:
+    if FETCH == 2:
+        return matmul(desc.load([(first + g) * H, 0]), x, PREC)
+    elif HP <= BK:
         return matmul(block, x, PREC)
     else:
         out = tl.zeros([HP, row.shape[0]], tl.float32)
@@ -82,21 +95,24 @@ def product_columns(
             part = tl.load(at, mask=(k < H)[:, None] & live[None, :], other=0.0).to(tl.float32)
             inside = (n < H)[:, None] & (k < H)[None, :]
             # Not called block: a name keeps its type within a loop.
-            piece = tl.load(w + n[:, None] * H + k[None, :], mask=inside, other=0.0)
+            piece = tl.load(w + g * H * H + n[:, None] * H + k[None, :], mask=inside, other=0.0)
             out += matmul(piece, part, PREC)
         return out
 
 
 @triton.jit
 def scale_slope(
-    w, h_base, row, unit, live, mask, x, n2, N, column, E: tl.constexpr, H: tl.constexpr,
-    HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    w, desc, first, g: tl.constexpr, h_base, row, unit, live, mask, x, n2, N, E: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    FETCH: tl.constexpr,
 ):  # fmt: skip
     """Derivative of the noise's softplus scale, [HP, R], computed again from the particles."""
     h = load_columns(h_base, row, unit, mask, H)
-    scale = load_block(w, H, HP, BK)
-    scale = product_columns(scale, h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
-    return sigmoid(scale + input_columns(x, n2, N, column, unit, E, H, KP))
+    scale = load_block(w, desc, first, g, H, HP, BK, FETCH)
+    scale = product_columns(
+        scale, h, h_base, H, 1, row, live, w, desc, first, g, H, HP, BK, PREC, FETCH
+    )
+    return sigmoid(scale + input_columns(x, n2, N, g * H, unit, E, H, KP))
 
 
 @triton.jit
@@ -152,12 +168,20 @@ def load_statistics(
 def norm_gradient(
     dn, raw, mean, rstd, gain, part, sums, total, p, P, unit,
     H: tl.constexpr, HP: tl.constexpr, PB: tl.constexpr, GIVEN: tl.constexpr,
+    TICKET: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the candidate, given that of its batch norm's output; the sums are stored."""
-    dshift, dgain = total_pair(part, P, HP, PB)
-    if p == 0:
-        tl.store(sums + unit, dshift, mask=unit < H)
-        tl.store(sums + H + unit, dgain, mask=unit < H)
+    """Gradient of the candidate, given that of its batch norm's output.
+
+    The sums are stored, or where TICKET read: the launch before this one stored them.
+    """
+    if TICKET:
+        dshift = tl.load(sums + unit, mask=unit < H, other=0.0)
+        dgain = tl.load(sums + H + unit, mask=unit < H, other=0.0)
+    else:
+        dshift, dgain = total_pair(part, P, HP, PB, "")
+        if p == 0:
+            tl.store(sums + unit, dshift, mask=unit < H)
+            tl.store(sums + H + unit, dgain, mask=unit < H)
     if not GIVEN:
         size = 1.0 / tl.load(total)
         normed = (raw - mean[:, None]) * rstd[:, None]

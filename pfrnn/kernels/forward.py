@@ -25,6 +25,7 @@ from pfrnn.kernels.philox import normal_tile
 from pfrnn.kernels.readout import store_outputs
 from pfrnn.kernels.tiles import (
     activate,
+    comes_last,
     draw,
     load_input,
     load_tile,
@@ -39,24 +40,28 @@ from pfrnn.kernels.tiles import (
 
 @triton.jit
 def candidate(
-    h, h_base, scratch, row, unit, live, mask, w, x, n2, N, seed, step, noise, t,
+    h, h_base, scratch, row, unit, live, mask, w, wd, first, x, n2, N, seed, step, noise, t,
     GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
     H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    FETCH: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it."""
+    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it.
+
+    Where KEEP, what is drawn goes to ``noise``.
+    """
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
-        reset = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
+        reset = product(h, h_base, H, 1, row, live, w, wd, first, 1, H, HP, BK, PREC, FETCH)
         inner = sigmoid(reset + load_input(x, n2, N, H, unit, E, H, KP)) * h
         if HP > BK:
             store_tile(scratch, inner, row, unit, mask, H)
             tl.debug_barrier()
-        raw = product(inner, scratch, H, 1, row, live, w + 2 * H * H, H, HP, BK, PREC)
+        raw = product(inner, scratch, H, 1, row, live, w, wd, first, 2, H, HP, BK, PREC, FETCH)
     else:
-        raw = product(h, h_base, H, 1, row, live, w + 3 * H * H, H, HP, BK, PREC)
+        raw = product(h, h_base, H, 1, row, live, w, wd, first, 3, H, HP, BK, PREC, FETCH)
     raw += load_input(x, n2, N, (last - 1) * H, unit, E, H, KP)
     if NOISE != 0:
-        scale = product(h, h_base, H, 1, row, live, w + last * H * H, H, HP, BK, PREC)
+        scale = product(h, h_base, H, 1, row, live, w, wd, first, last, H, HP, BK, PREC, FETCH)
         scale += load_input(x, n2, N, last * H, unit, E, H, KP)
         if SOFTPLUS:
             scale = softplus(scale)
@@ -64,28 +69,30 @@ def candidate(
             eps = load_tile(noise, row, unit, mask, H)
         else:
             eps = normal_tile(seed, step, t, row, H, HP)
+            if KEEP:
+                store_tile(noise, eps, row, unit, mask, H)
         raw += scale * eps
     return tl.where(mask, raw, 0.0)
 
 
 @triton.jit
 def transition(
-    h, c, h_base, row, unit, live, mask, w, x, n2, N, new,
+    h, c, h_base, row, unit, live, mask, w, wd, first, x, n2, N, new,
     GRU: tl.constexpr, E: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr,
-    BK: tl.constexpr, PREC: tl.constexpr,
+    BK: tl.constexpr, PREC: tl.constexpr, FETCH: tl.constexpr,
 ):  # fmt: skip
     """Move the particles, given the activated candidate: (cell, hidden) before resampling."""
     if GRU:
-        gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = product(h, h_base, H, 1, row, live, w, wd, first, 0, H, HP, BK, PREC, FETCH)
         gate = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP))
         moved = new + gate * (h - new)
         cell = moved
     else:
-        gate = product(h, h_base, H, 1, row, live, w, H, HP, BK, PREC)
+        gate = product(h, h_base, H, 1, row, live, w, wd, first, 0, H, HP, BK, PREC, FETCH)
         cell = sigmoid(gate + load_input(x, n2, N, 0, unit, E, H, KP)) * new
-        gate = product(h, h_base, H, 1, row, live, w + H * H, H, HP, BK, PREC)
+        gate = product(h, h_base, H, 1, row, live, w, wd, first, 1, H, HP, BK, PREC, FETCH)
         cell += sigmoid(gate + load_input(x, n2, N, H, unit, E, H, KP)) * c
-        gate = product(h, h_base, H, 1, row, live, w + 2 * H * H, H, HP, BK, PREC)
+        gate = product(h, h_base, H, 1, row, live, w, wd, first, 2, H, HP, BK, PREC, FETCH)
         moved = sigmoid(gate + load_input(x, n2, N, 2 * H, unit, E, H, KP)) * tanh(cell)
     return cell, moved
 
@@ -102,12 +109,13 @@ def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,
     valid_, valid_t, valid_m, count_, count_t, count_m, gmean_, gvar_, given_t,
-    t, T, N, P, alpha, norm_eps, read_, y_,
+    t, T, N, P, alpha, norm_eps, read_, y_, wd_, ticket_, kept_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr,
+    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr,
+    TICKET: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
@@ -128,6 +136,7 @@ def forward_kernel(
     live2 = (k2 < K)[None, :] & (n2 < N)[:, None]
     inside = (k2 < K)[None, :] & (n2 >= 0)[:, None]
     w = w_ + m * (G * H * H)
+    first = tl.program_id(1) * G
     NK = N * K
     here = m * (T + 1) * NK
     let_next_begin(EARLY)
@@ -146,9 +155,13 @@ def forward_kernel(
                 given = m * H + t.to(tl.int64) * given_t
                 mean = tl.load(gmean_ + given + unit, mask=unit < H, other=0.0)
                 var = tl.load(gvar_ + given + unit, mask=unit < H, other=1.0)
+            elif TICKET:
+                out = (m * T + t) * H
+                mean = tl.load(mean_ + out + unit, mask=unit < H, other=0.0)
+                var = tl.load(var_ + out + unit, mask=unit < H, other=1.0)
             else:
                 count = count_ + t.to(tl.int64) * count_t + m * count_m
-                mean, var = moments(part_ + (m * 2 + t % 2) * P * 2 * HP, count, P, HP, PB)
+                mean, var = moments(part_ + (m * 2 + t % 2) * P * 2 * HP, count, P, HP, PB, "")
                 if p == 0:
                     out = (m * T + t) * H
                     tl.store(mean_ + out + unit, mean, mask=unit < H)
@@ -164,26 +177,9 @@ def forward_kernel(
             parent = n * K + tl.load(anc_ + at + row, mask=live, other=0)
             c = load_tile(cell_ + at * H, parent, unit, mask, H)
         cell, moved = transition(
-            h,
-            c,
-            hidden_ + at * H,
-            row,
-            unit,
-            live,
-            mask,
-            w,
-            x,
-            n2,
-            N,
-            new,
-            GRU,
-            E,
-            H,
-            HP,
-            KP,
-            BK,
-            PREC,
-        )
+            h, c, hidden_ + at * H, row, unit, live, mask, w, wd_, first, x, n2, N, new,
+            GRU, E, H, HP, KP, BK, PREC, FETCH,
+        )  # fmt: skip
         obs = tl.load(obs_ + m * H + unit, mask=unit < H, other=0.0)
         fit = tl.reshape(tl.sum(tl.where(mask, moved * obs[None, :], 0.0), 1), [S, KP])
         fit += tl.load(x + n2 * E + (E - 1), mask=n2 < N, other=0.0)[:, None]
@@ -238,10 +234,12 @@ def forward_kernel(
         at = here + start.to(tl.int64) * NK
         x = x_ + start.to(tl.int64) * x_t + m * x_m
         noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
+        if KEEP:
+            noise = kept_ + (at - m * NK) * H
         raw = candidate(
-            h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, x, n2, N,
-            tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE,
-            E, H, HP, KP, BK, PREC,
+            h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, wd_, first,
+            x, n2, N, tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE,
+            E, H, HP, KP, BK, PREC, FETCH, KEEP,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)
         if NORM and not GIVEN:
@@ -255,3 +253,11 @@ def forward_kernel(
             part = part_ + ((m * 2 + start % 2) * P + p) * 2 * HP
             tl.store(part + unit, total)
             tl.store(part + HP + unit, tl.sum(gap * gap, 0))
+            if TICKET:
+                if comes_last(ticket_ + m, P):
+                    count = count_ + start.to(tl.int64) * count_t + m * count_m
+                    parts = part_ + (m * 2 + start % 2) * P * 2 * HP
+                    mean, var = moments(parts, count, P, HP, PB, ".cg")
+                    out = (m * T + start) * H
+                    tl.store(mean_ + out + unit, mean, mask=unit < H)
+                    tl.store(var_ + out + unit, var, mask=unit < H)

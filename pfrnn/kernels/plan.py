@@ -43,6 +43,18 @@ class Tuning(NamedTuple):
             half a percent.
         backward_early: whether a backward launch does, whatever it has: it reads much before it
             waits.
+        forward_fetch: the forward kernel's weight blocks come to shared memory by the tensor copy
+            engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it; the bits
+            are the same. Likewise ``backward_fetch``.
+        late_blocks: those that the backward kernel fetches come just before their products, which
+            takes less shared memory, instead of in pairs; but for those that come before its wait.
+        late_loads: the backward kernel reads what is small just before its use, not at its start.
+        finish_registers: of a split step's launch that ends a step, where the other kinds have
+            ``backward_registers`` at most.
+        ticket: the partial sums behind the batch norm are added up by the program of a member that
+            ends last, once, instead of by each of the next launch. Same order, same bits.
+        keep_noise: the forward pass keeps the noise that it draws, a tile a step more in memory,
+            and the backward pass reads it instead of drawing it again.
     """
 
     forward_rows: int = 64
@@ -62,6 +74,13 @@ class Tuning(NamedTuple):
     shares: int = 8
     forward_early_from: int | None = 2
     backward_early: bool = True
+    forward_fetch: bool = False
+    backward_fetch: bool = False
+    late_blocks: bool = False
+    late_loads: bool = False
+    finish_registers: int | None = None
+    ticket: bool = False
+    keep_noise: bool = False
 
 
 # Eight warps have the registers for tiles of 128 units, which four spill.
@@ -117,6 +136,11 @@ class Plan(NamedTuple):
         tests look for that in the machine code (``tests/kernels/machine_code.py``).
         """
         return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
+
+    @property
+    def keeps_noise(self) -> bool:
+        """Whether the forward pass keeps what it draws for the backward pass."""
+        return self.tuning.keep_noise and self.noise == tiles.NOISE_PHILOX
 
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
 from pfrnn.kernels.early import can_begin_early
+from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.readout import PARTS
@@ -23,6 +24,7 @@ from pfrnn.kernels.run_forward import (
     programs,
     shared_arguments,
 )
+from pfrnn.kernels.tiles import NOISE_GIVEN
 from pfrnn.kernels.together import compile_together
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
 from pfrnn.kernels.zeroed import zeroed
@@ -65,12 +67,15 @@ def run_backward(
         gates[:, :, -units:].zero_()
     inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
     outputs = 0 if grad_read is None else grad_read.shape[-1]
-    dhidden, dlw, sums, dobs, dweights, dread, *own = zeroed(
+    dhidden, dlw, sums, dobs, dweights, dread, counters, *own = zeroed(
         projected,
         [tile, (members, 2, sequences, particles), (members, steps, 2, units),
          (members, count, padded), (members, tuning.shares, blocks, units, units),
-         (members, count, outputs, PARTS.value, padded), *([] if plan.gru else [tile])],
+         (members, count, outputs, PARTS.value, padded), (members,) if tuning.ticket else (0,),
+         *([] if plan.gru else [tile])],
     )  # fmt: skip
+    # Zeros of either type have the same bits.
+    ticket = counters.view(torch.int32) if tuning.ticket and plan.norm else None
     dcell = own[0] if own else dhidden
     if grad_cell is not None:
         dcell.copy_(grad_cell)
@@ -81,12 +86,22 @@ def run_backward(
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     gy, gy_t, gy_m = optional(grad_read, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
+    if saved.noise is not None:
+        inputs = inputs._replace(noise=saved.noise.transpose(0, 1))
+        constants["NOISE"] = NOISE_GIVEN
     shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
     read = factors(plan, saved.weights)
+    fetched, read_by = (
+        block_descriptor(one, constants["BK"], tuning.backward_fetch)
+        for one in (shared["w_"], read)
+    )
+    if fetched is None or read_by is None:
+        fetched = read_by = None
     overlapping = tuning.backward_early and can_begin_early(projected.device)
 
     def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
         early = overlapping and t < steps
+        ends = tuning.split and last and t > 0
         backward_kernel.run(
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
@@ -101,10 +116,13 @@ def run_backward(
             T=steps, N=sequences, P=count, SLOTS=slots,
             read_=dhidden if readout is None else readout,
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
-            EARLY=early, launch_pdl=early,
+            wd_=fetched, wtd_=read_by, FETCH=0 if fetched is None else 1 + tuning.late_blocks,
+            ticket_=ticket, TICKET=ticket is not None,
+            LATE=tuning.late_loads, EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
-            num_warps=tuning.backward_warps, maxnreg=tuning.backward_registers,
+            num_warps=tuning.backward_warps,
+            maxnreg=tuning.finish_registers if ends else tuning.backward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 

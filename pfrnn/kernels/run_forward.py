@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from pfrnn.kernels.begin import Begun, begin
 from pfrnn.kernels.early import can_begin_early, fills, multiprocessors
+from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.together import compile_together
@@ -64,6 +65,7 @@ class Saved(NamedTuple):
     total: Tensor
     weights: Tensor
     turned: Tensor
+    noise: Tensor | None
 
 
 def programs(shape: Shape, constants: dict[str, Any]) -> int:
@@ -146,6 +148,7 @@ def run_forward(
         new(members, steps, sequences),
         *_counts(inputs.valid, shape, count, each, projected.device),
         new(members, blocks, units, units), new(members, blocks, units, units),
+        new(members, steps, sequences, particles, units) if plan.keeps_noise else None,
     )  # fmt: skip
     known = inputs.valid is None
     to = Begun(
@@ -160,6 +163,10 @@ def run_forward(
     outputs = 0 if readout is None else readout.shape[-1]
     y = None if readout is None else new(members, steps, sequences, particles, outputs)
     shared = shared_arguments(plan, inputs, saved.turned, hidden)
+    fetched = block_descriptor(shared["w_"], constants["BK"], plan.tuning.forward_fetch)
+    ticket = None
+    if plan.tuning.ticket and plan.norm and not plan.given:
+        ticket = torch.zeros(members, dtype=torch.int32, device=projected.device)
 
     device, enough = projected.device, plan.tuning.forward_early_from
     large = fills(count * members, multiprocessors(device), enough)
@@ -174,6 +181,8 @@ def run_forward(
             **shared,
             t=max(t, 0), T=steps, N=sequences, P=count,
             read_=hidden if readout is None else readout, y_=hidden if y is None else y,
+            wd_=fetched, FETCH=fetched is not None, ticket_=ticket, TICKET=ticket is not None,
+            kept_=saved.noise, KEEP=saved.noise is not None,
             EARLY=overlapping and t >= 0, launch_pdl=overlapping and t >= 0,
             FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,

@@ -100,6 +100,8 @@ def run_pf_fused(
     count, units = state.hidden.shape[-2:]
     check_shapes(projected, units, weights, readout)
     tuning = tuning or tuning_for(count, units)
+    if not torch.is_grad_enabled():
+        tuning = tuning._replace(keep_noise=False)  # nothing will read it
     plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
     if isinstance(uniforms, NoiseKey):
         uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None

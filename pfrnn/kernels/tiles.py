@@ -77,18 +77,22 @@ def matmul(a, b, PREC: tl.constexpr):
 
 @triton.jit
 def product(
-    x, x_base, x_row, x_unit, row, live, w,
-    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
+    x, x_base, x_row, x_unit, row, live, w, desc, first, g: tl.constexpr,
+    H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr, FETCH: tl.constexpr,
 ):  # fmt: skip
-    """Multiply a tile by a weight block: out[r, n] = sum_k x[r, k] w[n * H + k].
+    """Multiply a tile by a member's weight block g: out[r, n] = sum_k x[r, k] w[n * H + k].
 
     x is [R, HP], zero past H, and is used when the block fits (HP <= BK). ``x_base`` is where the
     same tile lies in memory, at row numbers ``row`` (``live`` marks those that are not padding)
     with strides ``x_row`` and ``x_unit``; larger blocks are read from there in pieces of BK. The
-    block w is H x H, contiguous along the summed axis, as tensor cores want it.
+    block is H x H, contiguous along the summed axis, as tensor cores want it. ``w`` points to the
+    member's first block, which ``desc`` calls ``first`` (:mod:`pfrnn.kernels.fetch`).
     """
     n = tl.arange(0, HP)
-    if HP <= BK:
+    w += g * H * H
+    if FETCH:
+        return matmul(x, tl.trans(desc.load([(first + g) * H, 0])), PREC)
+    elif HP <= BK:
         k = tl.arange(0, HP)
         if H == HP:
             block = tl.load(w + k[:, None] + n[None, :] * H)
@@ -109,15 +113,29 @@ def product(
 
 
 @triton.jit
-def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr):
+def comes_last(counter, P):
+    """Count this program in; whether it is the last of the launch's P that share the counter.
+
+    What the others stored before they were counted is then there to be read, past the L1 cache.
+    The counter begins at 0 and is never reset: every launch adds P.
+    """
+    # One thread counts: the others must have stored.
+    tl.debug_barrier()
+    before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
+    return before % P == P - 1
+
+
+@triton.jit
+def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr):
     """Combine the programs' sums and centred squares (Chan et al. 1983) in a fixed order.
 
     Means are taken relative to the first program's, so that one pass doesn't cancel. ``part`` is
     [P, 2, HP], sum and sum of squares about the program's own mean; ``count`` is [P], the values
-    behind each; PB programs are read at once. Returns mean and biased variance, [HP].
+    behind each; PB programs are read at once, from the ``CACHE`` named. Returns mean and biased
+    variance, [HP].
     """
     unit = tl.arange(0, HP)
-    origin = tl.load(part + unit) / tl.maximum(tl.load(count), 1.0)
+    origin = tl.load(part + unit, cache_modifier=CACHE) / tl.maximum(tl.load(count), 1.0)
     total = 0.0
     first = tl.zeros([HP], tl.float32)
     second = tl.zeros([HP], tl.float32)
@@ -125,8 +143,8 @@ def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr):
         i = p + tl.arange(0, PB)
         at = part + i[:, None] * (2 * HP) + unit[None, :]
         n = tl.load(count + i, mask=i < P, other=0.0)
-        sums = tl.load(at, mask=(i < P)[:, None], other=0.0)
-        own = tl.load(at + HP, mask=(i < P)[:, None], other=0.0)
+        sums = tl.load(at, mask=(i < P)[:, None], other=0.0, cache_modifier=CACHE)
+        own = tl.load(at + HP, mask=(i < P)[:, None], other=0.0, cache_modifier=CACHE)
         gap = sums * (1.0 / tl.maximum(n, 1.0))[:, None] - origin[None, :]
         weighted = n[:, None] * gap
         first += tl.sum(weighted, 0)
@@ -138,16 +156,16 @@ def moments(part, count, P, HP: tl.constexpr, PB: tl.constexpr):
 
 
 @triton.jit
-def total_pair(part, P, HP: tl.constexpr, PB: tl.constexpr):
-    """Add the programs' two vectors, [P, 2, HP], in a fixed order."""
+def total_pair(part, P, HP: tl.constexpr, PB: tl.constexpr, CACHE: tl.constexpr):
+    """Add the programs' two vectors, [P, 2, HP], in a fixed order, from the CACHE named."""
     unit = tl.arange(0, HP)
     first = tl.zeros([HP], tl.float32)
     second = tl.zeros([HP], tl.float32)
     for p in range(0, P, PB):
         i = p + tl.arange(0, PB)
         at = part + i[:, None] * (2 * HP) + unit[None, :]
-        one = tl.load(at, mask=(i < P)[:, None], other=0.0)
-        two = tl.load(at + HP, mask=(i < P)[:, None], other=0.0)
+        one = tl.load(at, mask=(i < P)[:, None], other=0.0, cache_modifier=CACHE)
+        two = tl.load(at + HP, mask=(i < P)[:, None], other=0.0, cache_modifier=CACHE)
         first += tl.sum(one, 0)
         second += tl.sum(two, 0)
     return first, second

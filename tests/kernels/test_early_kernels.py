@@ -26,6 +26,7 @@ from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.sequence import run_pf_fused
 
 from .filter_cases import Case, draw, read_out
+from .test_options_kernels import SPLIT
 
 ON_GPU = torch.cuda.is_available()
 
@@ -84,9 +85,10 @@ def watched(waits: bool = True) -> Iterator[Watch]:
     watch = Watch(waits)
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
-    def watched_load(self: Any, ptrs: Any, mask: Any, *rest: Any) -> Any:
-        watch.load(ptrs.data[mask.data.astype(bool)])
-        return load(self, ptrs, mask, *rest)
+    def watched_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+        # What a descriptor loads has an array for a mask.
+        watch.load(ptrs.data[np.asarray(mask.data).astype(bool)])
+        return load(self, ptrs, mask, *rest, **named)
 
     def watched_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
         watch.store(ptrs.data[mask.data.astype(bool)])
@@ -128,11 +130,11 @@ def train(gru: bool, case: Case, **options: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.skipif(ON_GPU, reason="watches the interpreter's memory")
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("options", [{}, {"split": True}, SPLIT], ids=["whole", "split", "options"])
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
-def test_nothing_that_the_chain_uses_is_touched_before_the_wait(gru, split):
+def test_nothing_that_the_chain_uses_is_touched_before_the_wait(gru, options):
     case = Case(gru, 3, 2, 5, 3, 16)
-    tuning = Tuning(forward_rows=16, backward_rows=16, split=split)
+    tuning = Tuning(forward_rows=16, backward_rows=16)._replace(**options)
     expected = train(gru, case, tuning=tuning)
     with watched() as watch:
         found = train(gru, case, tuning=tuning)
