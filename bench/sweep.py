@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -65,6 +66,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "fetch_f_free": _SUMS | {"forward_fetch": True, "forward_registers": None},
     "all": _BEST | {"forward_fetch": True},
     "all128": _BEST | {"forward_fetch": True, "forward_registers": 128},
+    "all_drawn": _BEST | {"forward_fetch": True, "keep_noise": False},
 }
 CELLS = ("pf_lstm", "pf_gru")
 # Best candidates that are timed with other populations, and those.
@@ -201,7 +203,7 @@ def warm(names: list[str], until: float) -> None:
         except subprocess.TimeoutExpired:
             print(f"{name}, {cell}: not compiled in {left:.0f} s", flush=True)
 
-    with ThreadPoolExecutor(12) as pool:
+    with ThreadPoolExecutor(max(4, 3 * (os.cpu_count() or 4) // 4)) as pool:
         for cell in CELLS:
             for name in names:
                 pool.submit(one, name, cell)
