@@ -22,6 +22,7 @@ from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.rnn import run_rnn_fused
 from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.plan import Setting
 from pfrnn.training.flat import Flat, FlatRMSprop
@@ -236,10 +237,11 @@ def cudnn_step(cell: str, hidden: int, size: Size) -> Callable[[], None]:
     return step
 
 
-def rnn_step(
-    cell: str, hidden: int, members: int, compiled: bool, size: Size
-) -> Callable[[], None]:
-    """Capture the step of a plain LSTM or GRU population, batched weights."""
+def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Callable[[], None]:
+    """Capture the step of a plain LSTM or GRU population, batched weights.
+
+    ``way`` is of the loop over time: ``plain``, ``compiled`` or ``fused``.
+    """
     gru = cell == "gru"
     blocks = 3 if gru else 4
     shapes = {
@@ -255,7 +257,8 @@ def rnn_step(
     x = torch.randn(size.steps, members, size.batch, size.inputs, device="cuda")
     y = torch.randn(size.steps, members, size.batch, device="cuda")
     plain: Callable[..., Any] = gru_step if gru else lstm_step
-    one = torch.compile(plain, dynamic=False) if compiled else plain
+    one = torch.compile(plain, dynamic=False) if way == "compiled" else plain
+    run = run_rnn_fused if way == "fused" else run_rnn
 
     def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         projected = affine(
@@ -266,7 +269,7 @@ def rnn_step(
             GRUWeights(p["recurrent"], p["candidate"]) if gru else LSTMWeights(p["recurrent"])
         )
         state = RNNState(zero, None if gru else zero)
-        out = run_rnn(one, projected, state, weights, RNNSwitches())
+        out = run(one, projected, state, weights, RNNSwitches())
         guess = affine(out.hidden, p["head"]).squeeze(-1)
         return (guess - y).square().sum((0, 2)) / size.batch
 

@@ -180,17 +180,24 @@ def checked(size: Size, tuning: Tuning) -> dict[str, Any]:
     return check(size, tuning) | fused(size, tuning)
 
 
+RNN_WAYS = {
+    "plain": "reference step, CUDA graph",
+    "compiled": "compiled step, CUDA graph",
+    "fused": "kernels around the products, CUDA graph",
+}
+
+
 def rnn_section() -> Iterator[dict[str, Any]]:
-    """LSTM-80 and GRU-86: cuDNN one at a time, populations of 36 with batched weights."""
+    """LSTM-80 and GRU-86: cuDNN one at a time, populations with batched weights."""
     for cell, hidden in (("lstm", 80), ("gru", 86)):
         alone = milliseconds(cudnn_step(cell, hidden, Size()))
         yield {"cell": cell, "hidden": hidden, "way": "cuDNN", "members": 1, "ms": alone}
-        for compiled in (False, True):
-            ms = milliseconds(rnn_step(cell, hidden, 36, compiled, Size()))
-            way = "compiled step, CUDA graph" if compiled else "reference step, CUDA graph"
-            row = {"cell": cell, "hidden": hidden, "way": way, "members": 36, "ms": ms}
-            print(row, flush=True)
-            yield row | {"ms_per_member": ms / 36}
+        for way, name in RNN_WAYS.items():
+            for members in (36,) if way == "compiled" else (1, 6, 36):
+                ms = milliseconds(rnn_step(cell, hidden, members, way, Size()))
+                row = {"cell": cell, "hidden": hidden, "way": name, "members": members, "ms": ms}
+                print(row, flush=True)
+                yield row | {"ms_per_member": ms / members}
 
 
 Job = tuple[str, int, dict[str, Any]]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -46,6 +47,7 @@ _LATE = {"late_loads": True}
 _FETCH = {"backward_fetch": True, "late_blocks": True}
 _SPLIT = {"split": True, "backward_registers": 168} | _LATE
 _AHEAD = {"backward_prefetch": True}
+_AHEAD_BOTH = _AHEAD | {"forward_fetch": True, "forward_prefetch": True}
 _BEST = _SPLIT | _FETCH | _SUMS
 # From what is sure to run to what most likely is fastest, and might not.
 CANDIDATES: dict[str, dict[str, Any]] = {
@@ -66,13 +68,13 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "fetch_f128": _SUMS | {"forward_fetch": True, "forward_registers": 128},
     "fetch_f_free": _SUMS | {"forward_fetch": True, "forward_registers": None},
     "all": _BEST | {"forward_fetch": True},
+    "all_drawn": _BEST | {"forward_fetch": True, "keep_noise": False},
     "all128": _BEST | {"forward_fetch": True, "backward_registers": 128},
     "ahead_b": _BEST | _AHEAD,
     "ahead_b128": _BEST | _AHEAD | {"backward_registers": 128},
-    "ahead": _BEST | _AHEAD | {"forward_fetch": True, "forward_prefetch": True},
-    "ahead128": _BEST
-    | _AHEAD
-    | {"forward_fetch": True, "forward_prefetch": True, "backward_registers": 128},
+    "ahead": _BEST | _AHEAD_BOTH,
+    "ahead128": _BEST | _AHEAD_BOTH | {"backward_registers": 128},
+    "ahead_drawn128": _BEST | _AHEAD_BOTH | {"backward_registers": 128, "keep_noise": False},
 }
 CELLS = ("pf_lstm", "pf_gru")
 # Best candidates that are timed with other populations, and those.
@@ -209,7 +211,7 @@ def warm(names: list[str], until: float) -> None:
         except subprocess.TimeoutExpired:
             print(f"{name}, {cell}: not compiled in {left:.0f} s", flush=True)
 
-    with ThreadPoolExecutor(12) as pool:
+    with ThreadPoolExecutor(max(4, 3 * (os.cpu_count() or 4) // 4)) as pool:
         for cell in CELLS:
             for name in names:
                 pool.submit(one, name, cell)

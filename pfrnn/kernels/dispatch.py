@@ -1,4 +1,4 @@
-"""Choosing how a filter's loop over time is computed: fused, compiled or plain, with the reason.
+"""Choosing how a loop over time is computed: fused, compiled or plain, with the reason.
 
 ``PFRNN_KERNELS`` overrides the choice, for debugging: ``auto`` (the default), ``fused`` (an error
 where the kernels can't), ``compiled`` or ``plain``.
@@ -17,8 +17,9 @@ import torch
 from pfrnn.errors import ConfigError
 from pfrnn.functional.pf_gru import pf_gru_step
 from pfrnn.functional.pf_lstm import pf_lstm_step
+from pfrnn.functional.rnn import RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.sequence import run_pf
-from pfrnn.functional.types import FilterOutput, FilterSwitches
+from pfrnn.functional.types import FilterSwitches, RNNSwitches
 
 VARIABLE = "PFRNN_KERNELS"
 WAYS = ("auto", "fused", "compiled", "plain")
@@ -28,7 +29,7 @@ MAX_UNITS = 128
 # A head with more outputs is applied outside the kernels: loops over them are unrolled.
 MAX_OUTPUTS = 4
 
-Run = Callable[..., FilterOutput]
+Run = Callable[..., Any]
 
 
 class Problem(NamedTuple):
@@ -57,7 +58,8 @@ class Choice(NamedTuple):
     Attributes:
         name: ``fused``, ``compiled`` or ``plain``.
         reason: why, in words, for the run's record.
-        run: called as :func:`pfrnn.functional.sequence.run_pf` without its first argument.
+        run: called as :func:`pfrnn.functional.sequence.run_pf`, or
+            :func:`pfrnn.functional.rnn.run_rnn`, without its first argument.
     """
 
     name: str
@@ -79,7 +81,7 @@ def refusal(problem: Problem, interpreter: bool = True) -> str | None:
     """
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    device = None if interpreter and interpreted() else _device_refusal(problem.device)
+    device = None if interpreter and interpreted() else device_refusal(problem.device)
     if device is not None:
         return device
     if problem.dtype != torch.float32:
@@ -93,7 +95,8 @@ def refusal(problem: Problem, interpreter: bool = True) -> str | None:
     return _switch_refusal(problem.switches, problem.step is pf_gru_step)
 
 
-def _device_refusal(device: torch.device) -> str | None:
+def device_refusal(device: torch.device) -> str | None:
+    """Say why no kernel runs on a device; None where they do."""
     if device.type != "cuda":
         return f"the kernels run on a CUDA GPU, not on {device.type}"
     if torch.version.hip is not None:
@@ -128,9 +131,7 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
         ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be; a precision that
             doesn't exist, or bf16 where it is refused.
     """
-    asked = os.environ.get(VARIABLE, "auto")
-    if asked not in WAYS:
-        raise ConfigError(f"{VARIABLE}: expected one of {', '.join(WAYS)}, got {asked!r}")
+    asked = asked_for()
     if asked == "plain":
         return _plain(problem, f"{VARIABLE}=plain")
     # The interpreter is for tests: nobody gets it without asking for the kernels.
@@ -142,6 +143,71 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
     if why is None:
         return _fused(precision, problem.device)
     return (_compiled if _compiles(problem) else _plain)(problem, why)
+
+
+def asked_for() -> str:
+    """Read ``PFRNN_KERNELS``.
+
+    Raises:
+        ConfigError: it has an unknown value.
+    """
+    asked = os.environ.get(VARIABLE, "auto")
+    if asked not in WAYS:
+        raise ConfigError(f"{VARIABLE}: expected one of {', '.join(WAYS)}, got {asked!r}")
+    return asked
+
+
+def choose_rnn(
+    step: RNNStep, switches: RNNSwitches, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Choice:
+    """Choose the fastest way that can run a plain RNN, and say why.
+
+    Args:
+        step: ``lstm_step`` or ``gru_step``.
+        switches: its static choices.
+        device: where the tensors live.
+        dtype: of the tensors.
+
+    Raises:
+        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.
+    """
+    asked = asked_for()
+    if asked == "plain":
+        return Choice("plain", f"{VARIABLE}=plain", functools.partial(run_rnn, step))
+    if asked == "compiled":
+        compiled = torch.compile(step, dynamic=False)
+        return Choice("compiled", f"{VARIABLE}=compiled", functools.partial(run_rnn, compiled))
+    interpreter = asked == "fused" and interpreted()
+    why = rnn_refusal(step, switches, dtype)
+    if why is None and not interpreter:
+        why = device_refusal(device)
+    if why is None:
+        from pfrnn.kernels.rnn import run_rnn_fused
+
+        reason = "one Triton kernel after each of a time step's products, which are float32"
+        return Choice("fused", reason, functools.partial(run_rnn_fused, step))
+    if asked == "fused":
+        raise ConfigError(f"{VARIABLE}=fused, but the kernels refuse: {why}; unset {VARIABLE}")
+    return Choice("plain", why, functools.partial(run_rnn, step))
+
+
+def rnn_refusal(step: RNNStep, switches: RNNSwitches, dtype: torch.dtype) -> str | None:
+    """Say why the kernels can't run a plain RNN on any device; None when they can.
+
+    Args:
+        step: ``lstm_step`` or ``gru_step``.
+        switches: its static choices.
+        dtype: of the tensors.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if dtype != torch.float32:
+        return f"the kernels compute in float32, not {dtype}"
+    if step not in (lstm_step, gru_step):
+        return "the kernels know the LSTM's and the GRU's step only"
+    if switches.reset_after:
+        return "a GRU with its reset gate after the product"
+    return None
 
 
 def _compiles(problem: Problem) -> bool:

@@ -87,10 +87,12 @@ class Tuning(NamedTuple):
     backward_prefetch: bool = False
 
 
-# Eight warps have the registers for tiles of 128 units, which four spill.
+# Eight warps have the registers for tiles of 128 units, which four spill. No cap fits them, and
+# blocks that come in pieces aren't fetched.
 _WIDE = {
-    "forward_warps": 8, "backward_warps": 8, "weight_warps": 8,
-    "forward_registers": None, "forward_inner": 32,
+    "forward_warps": 8, "backward_warps": 8, "weight_warps": 8, "forward_inner": 32,
+    "forward_registers": None, "backward_registers": None, "finish_registers": None,
+    "late_loads": False, "split": False,
 }  # fmt: skip
 
 
@@ -103,13 +105,15 @@ def tuning_for(particles: int, units: int) -> Tuning:
     by spills alone, and no such size is timed. Nowhere do they need more shared memory than the
     defaults, so that what fitted a card still does.
 
-    >>> tuning_for(30, 64) == Tuning(), tuning_for(60, 64) == Tuning(split=True)
-    (True, True)
+    >>> tuning_for(30, 64) == Tuning()
+    True
     """
     width = padded_units(units)
+    changes: dict[str, Any] = dict(_WIDE) if width == 128 else {}
     # Up to 32 units the L1 cache holds what a whole step spills; 128 particles are untried.
-    split = power_of_two(particles) == 64 and width >= 64
-    return Tuning(split=split, **(_WIDE if width == 128 else {}))
+    if power_of_two(particles) == 64 and width >= 64:
+        changes["split"] = True
+    return Tuning(**changes)
 
 
 class Plan(NamedTuple):

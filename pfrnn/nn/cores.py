@@ -19,7 +19,7 @@ from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RN
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.cells import PFGRUCell, PFLSTMCell
 from pfrnn.nn.options import CellOptions
-from pfrnn.nn.plain import GRUCell, LSTMCell
+from pfrnn.nn.plain import GRUCell, LSTMCell, RNNRun
 from pfrnn.nn.statistics import RunningStatistics
 
 FilterRun = Callable[..., FilterOutput]
@@ -83,12 +83,14 @@ class PlainCore(nn.Module):
         if switches.batch_norm != "none":
             self.cell.running = RunningStatistics(hidden, max_length)
         self.bptt = bptt
+        # The loop over time; a fused one with the same arguments may take its place.
+        self.run: RNNRun = self.cell.loop()
 
     def forward(
         self, x: Tensor, valid: Tensor | None, randomness: Randomness | None, last: bool
     ) -> CoreOutput:
         """Run over (T, ..., N, E); ``last`` keeps the last valid step's state only."""
-        output = self.cell.unroll(x, valid=valid, bptt=self.bptt, update=False)
+        output = self.cell.unroll(x, valid=valid, bptt=self.bptt, update=False, run=self.run)
         belief = output.final.hidden.unsqueeze(0) if last else output.hidden
         if randomness is not None and randomness.dropout is not None:
             belief = belief * randomness.dropout

@@ -6,7 +6,9 @@ truncated gradients need the cell's equations to be ours.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +19,8 @@ from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
 from pfrnn.nn.statistics import RunningStatistics
+
+RNNRun = Callable[..., RNNOutput]
 
 
 class PlainCell(nn.Module):
@@ -115,6 +119,7 @@ class PlainCell(nn.Module):
         valid: Tensor | None = None,
         bptt: int | None = None,
         update: bool = True,
+        run: RNNRun | None = None,
     ) -> RNNOutput:
         """Run over a sequence.
 
@@ -124,14 +129,15 @@ class PlainCell(nn.Module):
             valid: (T, ..., N) bool; False for padding.
             bptt: cut the gradient of the carried state every so many steps.
             update: in training, move the running statistics (once).
+            run: the loop over time, called as :func:`pfrnn.functional.rnn.run_rnn` without its
+                first argument; None takes that.
         """
         state = self.initial_state(x.shape[-2]) if state is None else state
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
             x = torch.where(valid.unsqueeze(-1), x, 0.0)
         learn = self.running is not None and self.training
-        output = run_rnn(
-            type(self).step,
+        output = (run or self.loop())(
             self.project(x),
             state,
             self.weights(),
@@ -143,6 +149,10 @@ class PlainCell(nn.Module):
         if self.running is not None and learn and update:
             self.running.update(output)
         return output
+
+    def loop(self) -> RNNRun:
+        """Return the reference loop over time of the cell's step."""
+        return functools.partial(run_rnn, type(self).step)
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
         """Advance by one step: x (..., N, input_size)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 import torch
 
@@ -41,9 +42,23 @@ def choose_path(
     path = PlainPath(spec, weights, config.training)
     if variant.kind == "bayesian":
         path = BayesianPath(spec, weights, config.training, config.bayesian, sequences)
-    elif variant.kind == "particle":
+    if variant.kind == "particle":
         path = particle_path(path, device, config.execution.precision)
+    elif device.type == "cuda" or dispatch.asked_for() != "auto":
+        path.take(rnn_choice(path, device))
     return with_graphs(path, device)
+
+
+def rnn_choice(path: PlainPath, device: torch.device) -> dispatch.Choice:
+    """Choose the loop over time of a path's plain RNN.
+
+    Raises:
+        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.
+    """
+    cell: Any = path.network.core.cell
+    choice = dispatch.choose_rnn(type(cell).step, cell.switches, device)
+    log.info("%s: %s", choice.name, choice.reason)
+    return choice
 
 
 def with_graphs(path: PlainPath, device: torch.device) -> ComputePath:
@@ -75,7 +90,7 @@ def particle_path(plain: PlainPath, device: torch.device, precision: str = "tf32
     Raises:
         ConfigError: the kernels would run and the card isn't to be trusted with the precision.
     """
-    cell = plain.network.core.cell
+    cell: Any = plain.network.core.cell
     problem = dispatch.Problem(
         step=type(cell).step,
         switches=cell.switches,
@@ -91,6 +106,5 @@ def particle_path(plain: PlainPath, device: torch.device, precision: str = "tf32
         from pfrnn.training.fused import FusedPath
 
         return FusedPath(plain.spec, plain.weights, plain.training, choice)
-    plain.name, plain.reason = choice.name, choice.reason
-    plain.network.core.run = choice.run
+    plain.take(choice)
     return plain

@@ -3,7 +3,8 @@
 The unit is a tile: one float32 number for every time step, sequence, particle and hidden unit of
 a member. The fused path's six tiles are measured (0.27 GiB a member at batch 64, T = 100, K = 30,
 H = 64 on one H200, docs/performance.md), with a head outside the kernels; one inside saves the
-hidden states' gradient, a tile. The others are counted: what autograd saves for one step
+hidden states' gradient, a tile. The fused plain RNNs' are the tensors that :mod:`pfrnn.kernels.rnn`
+makes, and the projected input. The others are counted: what autograd saves for one step
 on a CPU (PF-LSTM 13.0 to 14.4 tiles, PF-GRU 10.0 to 10.4, LSTM 12.7 to 14.8, GRU 9.3 to 10.7) and
 the gradients that its backward holds beside them.
 """
@@ -21,8 +22,10 @@ from pfrnn.nn.networks import NetworkSpec, mean_of_heads
 # Sets the room on any device, in GiB; for tests, and to leave memory to others.
 VARIABLE = "PFRNN_MEMORY_LIMIT"
 TILES = {
-    ("fused", "lstm"): 6.0,
-    ("fused", "gru"): 6.0,
+    ("fused particle", "lstm"): 6.0,
+    ("fused particle", "gru"): 6.0,
+    ("fused plain", "lstm"): 16.0,
+    ("fused plain", "gru"): 12.0,
     ("particle", "lstm"): 17.0,
     ("particle", "gru"): 13.0,
     ("plain", "lstm"): 19.0,
@@ -57,13 +60,13 @@ def member_bytes(
         graphs: whether steps are captured: a graph keeps its memory while the first step of
             another size runs beside it.
     """
-    kind = "fused" if name == "fused" else spec.kind
+    kind = f"fused {spec.kind}" if name == "fused" else spec.kind
     cell = steps * sequences * spec.hidden * max(spec.particles, 1)
     inputs = steps * sequences * (spec.inputs + _ENCODED * spec.encoder)
     tiles = TILES[kind, spec.cell]
-    if name == "fused" and reads_out(spec):
+    if kind == "fused particle" and reads_out(spec):
         tiles -= _READ_OUT
-    if name == "fused" and keeps_noise(spec):
+    if kind == "fused particle" and keeps_noise(spec):
         tiles += _NOISE
     numbers = tiles * cell + inputs
     step = numbers * (2 if graphs else 1)

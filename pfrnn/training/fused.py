@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from pfrnn.config import Training
 from pfrnn.kernels.dispatch import Choice
-from pfrnn.kernels.errors import KernelError
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import NetworkSpec
@@ -23,12 +19,6 @@ from pfrnn.training.noise import dropout_factors, step_seed
 from pfrnn.training.path import PlainPath
 
 _STEPS = 4096
-# How Triton reports a compiler that a signal ended.
-_KILLED = re.compile(r"error code -\d+")
-
-Result = TypeVar("Result")
-
-log = logging.getLogger(__name__)
 
 
 class FusedPath(PlainPath):
@@ -36,44 +26,19 @@ class FusedPath(PlainPath):
 
     Numbers derive from the member's seed for a use and epoch, and the step within it; both lie on
     the device before an epoch's first step, so that no step waits for the host.
-
-    A kernel that this card or this Triton can't compile or hold (each size is compiled on first
-    use) makes the path plain from there on, with a warning and the reason in run.json.
     """
 
     def __init__(
         self, spec: NetworkSpec, weights: LossWeights, training: Training, choice: Choice
     ) -> None:
         super().__init__(spec, weights, training)
-        self.name, self.reason = choice.name, choice.reason
-        self._plain_run = self.network.core.run
-        self.network.core.run = choice.run
-        self._fused = True
+        self.take(choice)
         self._seeds: dict[tuple[object, ...], Tensor] = {}
         self._steps: Tensor | None = None
 
-    def attempt(self, work: Callable[[], Result]) -> Result:
-        """Do a step's work, by the plain path when the kernels fail."""
-        for last in (False, True):
-            try:
-                return work()
-            except KernelError as error:
-                # A signal that stops a job reaches its compiler too, which says nothing about the
-                # kernel: the path stays what it is, and so does the resumed run.
-                if last or not _KILLED.search(str(error)):
-                    self._fall_back(error)
-                    break
-        return work()
-
-    def _fall_back(self, error: KernelError) -> None:
-        if not self._fused:
-            raise error
-        self._fused = False
-        self.network.core.run = self._plain_run
-        first = str(error).strip().splitlines()[:1]
-        why = f"the fused kernels failed ({type(error).__name__}: {' '.join(first)[:200]})"
-        self.name, self.reason = "plain", why
-        log.warning("%s; going on with the plain path", why)
+    @property
+    def _fused(self) -> bool:
+        return self.loop is not None and self.loop.fused
 
     def _randomness(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch

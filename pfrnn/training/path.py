@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from pfrnn.config import Training
+from pfrnn.kernels.dispatch import Choice
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.training.batches import Batch, DeviceSplit, Rows, gather
@@ -31,14 +32,15 @@ from pfrnn.training.population import Population
 from pfrnn.training.running import running_statistics
 from pfrnn.training.scores import Predicted, Scores, scores
 
+if TYPE_CHECKING:
+    from pfrnn.training.kernel_loop import KernelLoop
+
 Result = TypeVar("Result")
 
 
 class PlainPath:
-    """Eager torch on any device."""
+    """Eager torch on any device; the loop over time may be another (:meth:`take`)."""
 
-    name = "plain"
-    reason = "torch's eager mode"
     graph = "off"
 
     def __init__(self, spec: NetworkSpec, weights: LossWeights, training: Training) -> None:
@@ -49,6 +51,29 @@ class PlainPath:
         self.stochastic = spec.kind == "particle"
         self._device = torch.device("cpu")
         self._flat: FlatRMSprop | None = None
+        self._way, self._why = "plain", "torch's eager mode"
+        self.loop: KernelLoop | None = None
+
+    @property
+    def name(self) -> str:
+        """How the loop over time is computed."""
+        return self._way if self.loop is None else self.loop.name
+
+    @property
+    def reason(self) -> str:
+        """Why it is computed so."""
+        return self._why if self.loop is None else self.loop.reason
+
+    def take(self, choice: Choice) -> None:
+        """Compute the loop over time as chosen."""
+        if choice.name == "fused":
+            # Here, because it imports Triton, which torch brings on CUDA machines only.
+            from pfrnn.training.kernel_loop import KernelLoop
+
+            self.loop = KernelLoop(self.network.core, choice)
+        else:
+            self._way, self._why = choice.name, choice.reason
+            self.network.core.run = choice.run
 
     def build(self) -> nn.Module:
         """Make one freshly initialised model."""
@@ -63,8 +88,8 @@ class PlainPath:
         self._flat = None
 
     def attempt(self, work: Callable[[], Result]) -> Result:
-        """Do a step's work; a path that can go on another way after a failure does it again."""
-        return work()
+        """Do a step's work; after a failure of kernels again, by the plain loop."""
+        return work() if self.loop is None else self.loop.attempt(work)
 
     def _dropout(
         self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch

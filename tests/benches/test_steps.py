@@ -39,7 +39,7 @@ def stand_ins(monkeypatch):
         monkeypatch.setattr(steps, name, step)
     monkeypatch.setattr(steps, "warm_all", lambda jobs: None)
     monkeypatch.setattr(steps, "check", lambda size, tuning: {"gap": 0.0, "repeats": True})
-    monkeypatch.setattr(dispatch, "_device_refusal", lambda device: None)
+    monkeypatch.setattr(dispatch, "device_refusal", lambda device: None)
     return asked
 
 

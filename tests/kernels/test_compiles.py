@@ -116,3 +116,12 @@ def test_a_descriptor_made_from_another_register_is_seen() -> None:
     # Whatever is written between makes the register's content unknown again.
     overwritten = KEPT.replace("UMOV UR6, URZ ;", "UMOV UR6, URZ ;\n /*7fc8*/ ULDC UR6, c[0x0] ;")
     assert [line.split()[0] for line in lost_zeros(overwritten)] == ["7fd0"]
+
+
+@pytest.mark.slow
+def test_a_plain_rnns_training_step_compiles(tmp_path: Path) -> None:
+    once, often = compiled("compiled_rnn", ["90"], tmp_path)
+    kernels = {"lstm_forward", "lstm_backward", "gru_gates", "gru_forward", "gru_backward"}
+    assert set(once) == kernels | {"gru_reset_backward"}
+    # No more for another batch and population.
+    assert often == sum(once.values())
