@@ -46,6 +46,8 @@ _SUMS = {"ticket": True, "keep_noise": True}
 _LATE = {"late_loads": True}
 _FETCH = {"backward_fetch": True, "late_blocks": True}
 _SPLIT = {"split": True, "backward_registers": 168} | _LATE
+_AHEAD = {"backward_prefetch": True}
+_AHEAD_BOTH = _AHEAD | {"forward_fetch": True, "forward_prefetch": True}
 _BEST = _SPLIT | _FETCH | _SUMS
 # From what is sure to run to what most likely is fastest, and might not.
 CANDIDATES: dict[str, dict[str, Any]] = {
@@ -55,6 +57,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "sums": _SUMS,
     "late": _SUMS | _LATE,
     "split168": _SUMS | _SPLIT,
+    "split168_ahead": _SUMS | _SPLIT | _AHEAD,
     "fetch_b": _SUMS | {"backward_fetch": True},
     "fetch_b_late": _SUMS | _LATE | _FETCH,
     "fetch_split": _BEST | {"backward_registers": None},
@@ -65,8 +68,13 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "fetch_f128": _SUMS | {"forward_fetch": True, "forward_registers": 128},
     "fetch_f_free": _SUMS | {"forward_fetch": True, "forward_registers": None},
     "all": _BEST | {"forward_fetch": True},
-    "all128": _BEST | {"forward_fetch": True, "forward_registers": 128},
     "all_drawn": _BEST | {"forward_fetch": True, "keep_noise": False},
+    "all128": _BEST | {"forward_fetch": True, "backward_registers": 128},
+    "ahead_b": _BEST | _AHEAD,
+    "ahead_b128": _BEST | _AHEAD | {"backward_registers": 128},
+    "ahead": _BEST | _AHEAD_BOTH,
+    "ahead128": _BEST | _AHEAD_BOTH | {"backward_registers": 128},
+    "ahead_drawn128": _BEST | _AHEAD_BOTH | {"backward_registers": 128, "keep_noise": False},
 }
 CELLS = ("pf_lstm", "pf_gru")
 # Best candidates that are timed with other populations, and those.

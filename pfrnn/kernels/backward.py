@@ -32,6 +32,7 @@ from pfrnn.kernels.backward_parts import (
 )
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
+from pfrnn.kernels.prefetch import prefetch
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
 from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
 
@@ -57,6 +58,7 @@ def backward_kernel(
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
     FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr,
+    PREFETCH: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -86,6 +88,20 @@ def backward_kernel(
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
     let_next_begin(EARLY)
+    if PREFETCH:
+        # Of the step before, which this launch comes to later, or the next one does.
+        rows = tl.where(t > 0, tl.minimum(S, N - p * S), 0) * K
+        at0 = here + (t - 1).to(tl.int64) * NK + p * (S * K)
+        prefetch(hidden_ + at0 * H, rows * H, R * H)
+        prefetch(raw_ + (at0 - m * NK) * H, rows * H, R * H)
+        if not GRU:
+            prefetch(cell_ + at0 * H, rows * H, R * H)
+            prefetch(cell_ + (at0 + NK) * H, rows * H, R * H)
+        if NOISE == 1:
+            noise0 = noise_ + (t - 1).to(tl.int64) * noise_t + m * noise_m + p * (S * K * H)
+            prefetch(noise0, rows * H, R * H)
+        x0 = x_ + (t - 1).to(tl.int64) * x_t + m * x_m + p * (S * E)
+        prefetch(x0, rows // K * E, S * E)
     # What no backward launch writes comes first, while the launch before this one may still run.
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     # Barriers hold loads back, and few warps hide them: what is small is read long before its use.

@@ -22,6 +22,7 @@ import triton.language as tl
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, softplus, tanh
 from pfrnn.kernels.philox import normal_tile
+from pfrnn.kernels.prefetch import prefetch
 from pfrnn.kernels.readout import store_outputs
 from pfrnn.kernels.tiles import (
     activate,
@@ -115,7 +116,7 @@ def forward_kernel(
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
     OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr,
-    TICKET: tl.constexpr, KEEP: tl.constexpr,
+    TICKET: tl.constexpr, KEEP: tl.constexpr, PREFETCH: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
@@ -140,6 +141,14 @@ def forward_kernel(
     NK = N * K
     here = m * (T + 1) * NK
     let_next_begin(EARLY)
+    if PREFETCH:
+        # Of the next step, which this launch comes to later, and the next one begins with.
+        there = tl.where(t + 1 < T, tl.minimum(S, N - p * S), 0)
+        x1 = x_ + (t + 1).to(tl.int64) * x_t + m * x_m + p * (S * E)
+        prefetch(x1, there * E, S * E)
+        if MODE != 0:
+            u1 = u_ + (t + 1).to(tl.int64) * u_t + m * u_m + p * (S * K)
+            prefetch(u1, there * K, S * K)
     wait_for_previous(EARLY)
     if FIRST:
         start = t

@@ -55,6 +55,8 @@ class Tuning(NamedTuple):
             ends last, once, instead of by each of the next launch. Same order, same bits.
         keep_noise: the forward pass keeps the noise that it draws, a tile a step more in memory,
             and the backward pass reads it instead of drawing it again.
+        forward_prefetch: what the forward kernel will load late is asked for early, into the L2
+            cache (:mod:`pfrnn.kernels.prefetch`). Likewise ``backward_prefetch``.
     """
 
     forward_rows: int = 64
@@ -81,6 +83,8 @@ class Tuning(NamedTuple):
     finish_registers: int | None = None
     ticket: bool = False
     keep_noise: bool = False
+    forward_prefetch: bool = False
+    backward_prefetch: bool = False
 
 
 # Eight warps have the registers for tiles of 128 units, which four spill. No cap fits them, and

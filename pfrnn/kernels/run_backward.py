@@ -14,6 +14,7 @@ from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.prefetch import can_prefetch
 from pfrnn.kernels.readout import PARTS
 from pfrnn.kernels.run_forward import (
     Inputs,
@@ -118,7 +119,8 @@ def run_backward(
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             wd_=fetched, wtd_=read_by, FETCH=0 if fetched is None else 1 + tuning.late_blocks,
             ticket_=ticket, TICKET=ticket is not None,
-            LATE=tuning.late_loads, EARLY=early, launch_pdl=early,
+            PREFETCH=can_prefetch(tuning.backward_prefetch), LATE=tuning.late_loads,
+            EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps,

@@ -14,6 +14,7 @@ from pfrnn.kernels.early import can_begin_early, fills, multiprocessors
 from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.prefetch import can_prefetch
 from pfrnn.kernels.together import compile_together
 
 
@@ -183,6 +184,7 @@ def run_forward(
             read_=hidden if readout is None else readout, y_=hidden if y is None else y,
             wd_=fetched, FETCH=fetched is not None, ticket_=ticket, TICKET=ticket is not None,
             kept_=saved.noise, KEEP=saved.noise is not None,
+            PREFETCH=can_prefetch(plan.tuning.forward_prefetch),
             EARLY=overlapping and t >= 0, launch_pdl=overlapping and t >= 0,
             FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,
