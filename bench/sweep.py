@@ -74,6 +74,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "ahead_b128": _BEST | _AHEAD | {"backward_registers": 128},
     "ahead": _BEST | _AHEAD_BOTH,
     "ahead128": _BEST | _AHEAD_BOTH | {"backward_registers": 128},
+    "ahead_drawn": _BEST | _AHEAD_BOTH | {"keep_noise": False},
     "ahead_drawn128": _BEST | _AHEAD_BOTH | {"backward_registers": 128, "keep_noise": False},
 }
 CELLS = ("pf_lstm", "pf_gru")
