@@ -240,15 +240,16 @@ class _FusedLSTM(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:  # fmt: skip
         projected = inner_contiguous(projected)
         hidden, cell = _states(loop, hidden_0), _states(loop, cell_0)
-        size = (loop.members, loop.steps, loop.sequences, 4 * loop.units)
-        blocks = projected.new_empty(size)
+        size = (loop.members, loop.sequences, 4 * loop.units)
+        product = projected.new_empty(size)
+        blocks = projected.new_empty(size[0], loop.steps, *size[1:])
         run = _Run(loop, extra, hidden, gain, shift)
         x_t, x_m = strides(projected)
         for t in range(loop.steps):
-            torch.bmm(hidden[:, t], recurrent, out=blocks[:, t])
+            torch.bmm(hidden[:, t], recurrent, out=product)
             run.launch(
-                lstm_forward, t, blocks_=blocks, x_=projected, x_t=x_t, x_m=x_m, hidden_=hidden,
-                cell_=cell,
+                lstm_forward, t, product_=product, blocks_=blocks, x_=projected, x_t=x_t, x_m=x_m,
+                hidden_=hidden, cell_=cell,
             )  # fmt: skip
         ctx.loop, ctx.extra = loop, extra
         ctx.save_for_backward(blocks, hidden, cell, recurrent, gain, shift, run.mean, run.variance)
@@ -297,14 +298,17 @@ class _FusedGRU(torch.autograd.Function):
         size = (loop.members, loop.steps, loop.sequences)
         blocks = projected.new_empty(*size, 2 * loop.units)
         raw, inner = (projected.new_empty(*size, loop.units) for _ in range(2))
+        gates, candidates = (
+            projected.new_empty(loop.members, loop.sequences, wide * loop.units) for wide in (2, 1)
+        )
         run = _Run(loop, extra, hidden, gain, shift)
         x_t, x_m = strides(projected)
         given = {"x_": projected, "x_t": x_t, "x_m": x_m, "blocks_": blocks, "hidden_": hidden}
         for t in range(loop.steps):
-            torch.bmm(hidden[:, t], recurrent, out=blocks[:, t])
-            run.launch(gru_gates, t, plain=True, inner_=inner, **given)
-            torch.bmm(inner[:, t], candidate, out=raw[:, t])
-            run.launch(gru_forward, t, raw_=raw, **given)
+            torch.bmm(hidden[:, t], recurrent, out=gates)
+            run.launch(gru_gates, t, plain=True, product_=gates, inner_=inner, **given)
+            torch.bmm(inner[:, t], candidate, out=candidates)
+            run.launch(gru_forward, t, product_=candidates, raw_=raw, **given)
         ctx.loop, ctx.extra = loop, extra
         ctx.save_for_backward(
             blocks, raw, inner, hidden, recurrent, candidate, gain, shift, run.mean, run.variance

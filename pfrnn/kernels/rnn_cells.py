@@ -7,8 +7,9 @@ Here these are one launch after each product, forwards and backwards.
 A program owns R sequences (all of a member where batch norm sums over them) and BU units of one
 member; nothing is shared between programs, and no sum depends on the population. Memory is member
 first, so that weights' gradients need no copies: hidden, cell (M, T+1, N, H); blocks (M, T, N,
-G H), which hold a product before the kernel and afterwards what the backward pass reads: activated
-gates, and the candidate after its activation, or before its batch norm where there is one.
+G H), what the backward pass reads: activated gates, and the candidate after its activation, or
+before its batch norm where there is one. A step's product (M, N, G H) lies elsewhere: threads may
+hold copies of a small tile, and one must not store what another has yet to read.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ _PLAIN = ["t", "T", "N", "x_t", "x_m", "valid_t", "valid_m", "given_t"]
 
 @triton.jit(do_not_specialize=_PLAIN)
 def lstm_forward(
-    blocks_, x_, x_t, x_m, hidden_, cell_, valid_, valid_t, valid_m, mean_, var_, given_t,
+    product_, blocks_, x_, x_t, x_m, hidden_, cell_, valid_, valid_t, valid_m, mean_, var_, given_t,
     gain_, shift_, t, T, N, eps, H: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr,
     GIVEN: tl.constexpr, VALID: tl.constexpr, R: tl.constexpr, BU: tl.constexpr,
 ):  # fmt: skip
@@ -140,13 +141,13 @@ def lstm_forward(
     m, row, unit, mask = places(N, H, R, BU)
     G: tl.constexpr = 4 * H
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
-    blocks = blocks_ + (m * T + t) * N * G
+    product, blocks = product_ + m * N * G, blocks_ + (m * T + t) * N * G
     x = x_ + t * x_t + m * x_m
     here = (m * (T + 1) + t) * N * H
-    gate_in = load(blocks, row, unit, mask, G) + load(x, row, unit, mask, G)
-    forget = load(blocks + H, row, unit, mask, G) + load(x + H, row, unit, mask, G)
-    raw = load(blocks + 2 * H, row, unit, mask, G) + load(x + 2 * H, row, unit, mask, G)
-    out = load(blocks + 3 * H, row, unit, mask, G) + load(x + 3 * H, row, unit, mask, G)
+    gate_in = load(product, row, unit, mask, G) + load(x, row, unit, mask, G)
+    forget = load(product + H, row, unit, mask, G) + load(x + H, row, unit, mask, G)
+    raw = load(product + 2 * H, row, unit, mask, G) + load(x + 2 * H, row, unit, mask, G)
+    out = load(product + 3 * H, row, unit, mask, G) + load(x + 3 * H, row, unit, mask, G)
     c = load(cell_ + here, row, unit, mask, H)
     gate_in, forget, out = sigmoid(gate_in), sigmoid(forget), sigmoid(out)
     candidate = candidate_of(
@@ -214,16 +215,16 @@ def lstm_backward(
 
 @triton.jit(do_not_specialize=["t", "T", "N", "x_t", "x_m"])
 def gru_gates(
-    blocks_, x_, x_t, x_m, hidden_, inner_, t, T, N, H: tl.constexpr, R: tl.constexpr,
+    product_, blocks_, x_, x_t, x_m, hidden_, inner_, t, T, N, H: tl.constexpr, R: tl.constexpr,
     BU: tl.constexpr,
 ):  # fmt: skip
-    """A GRU's gates behind their product, in place, and what the candidate's multiplies, r h."""
+    """A GRU's gates behind their product, and what the candidate's multiplies, r h."""
     m, row, unit, mask = places(N, H, R, BU)
     G: tl.constexpr = 2 * H
-    blocks = blocks_ + (m * T + t) * N * G
+    product, blocks = product_ + m * N * G, blocks_ + (m * T + t) * N * G
     x = x_ + t * x_t + m * x_m
-    reset = load(blocks, row, unit, mask, G) + load(x, row, unit, mask, 3 * H)
-    update = load(blocks + H, row, unit, mask, G) + load(x + H, row, unit, mask, 3 * H)
+    reset = load(product, row, unit, mask, G) + load(x, row, unit, mask, 3 * H)
+    update = load(product + H, row, unit, mask, G) + load(x + H, row, unit, mask, 3 * H)
     h = load(hidden_ + (m * (T + 1) + t) * N * H, row, unit, mask, H)
     reset = sigmoid(reset)
     store(blocks, reset, row, unit, mask, G)
@@ -233,8 +234,8 @@ def gru_gates(
 
 @triton.jit(do_not_specialize=_PLAIN)
 def gru_forward(
-    blocks_, raw_, x_, x_t, x_m, hidden_, valid_, valid_t, valid_m, mean_, var_, given_t, gain_,
-    shift_, t, T, N, eps, H: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr,
+    product_, blocks_, raw_, x_, x_t, x_m, hidden_, valid_, valid_t, valid_m, mean_, var_, given_t,
+    gain_, shift_, t, T, N, eps, H: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr,
     GIVEN: tl.constexpr, VALID: tl.constexpr, R: tl.constexpr, BU: tl.constexpr,
 ):  # fmt: skip
     """Step t of a GRU behind its candidate's product: h' = (1 - z) act(BN(n)) + z h."""
@@ -242,7 +243,7 @@ def gru_forward(
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
     x = x_ + t * x_t + m * x_m + 2 * H
     here, at = (m * (T + 1) + t) * N * H, (m * T + t) * N * H
-    raw = load(raw_ + at, row, unit, mask, H) + load(x, row, unit, mask, 3 * H)
+    raw = load(product_ + m * N * H, row, unit, mask, H) + load(x, row, unit, mask, 3 * H)
     update = load(blocks_ + 2 * at + H, row, unit, mask, 2 * H)
     h = load(hidden_ + here, row, unit, mask, H)
     candidate = candidate_of(

@@ -13,9 +13,19 @@ from pfrnn.functional.sequence import check_lengths, read_particles
 from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
 from pfrnn.kernels.dispatch import MAX_OUTPUTS
+from pfrnn.kernels.early import multiprocessors
 from pfrnn.kernels.filter import FusedFilter
 from pfrnn.kernels.noise import NoiseKey, fill_uniform
-from pfrnn.kernels.plan import ACTIVATION, RESAMPLING, Plan, Tuning, check_precision, tuning_for
+from pfrnn.kernels.plan import (
+    ACTIVATION,
+    RESAMPLING,
+    Plan,
+    Tuning,
+    check_precision,
+    crowded,
+    power_of_two,
+    tuning_for,
+)
 from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.shapes import check_shapes
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
@@ -99,7 +109,7 @@ def run_pf_fused(
     steps, members, sequences, _ = projected.shape
     count, units = state.hidden.shape[-2:]
     check_shapes(projected, units, weights, readout)
-    tuning = tuning or tuning_for(count, units)
+    tuning = tuning or _tuning(projected, count, units, precision)
     if not torch.is_grad_enabled():
         tuning = tuning._replace(keep_noise=False)  # nothing will read it
     plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
@@ -142,6 +152,17 @@ def run_pf_fused(
         mean_particle(hidden, log_weights) if belief else None,
         read,
     )
+
+
+def _tuning(projected: Tensor, particles: int, units: int, precision: str) -> Tuning:
+    """What was chosen for a run of this size on this card."""
+    _, members, sequences, _ = projected.shape
+    tuning = tuning_for(particles, units)
+    if precision != "tf32":
+        return tuning  # other products need other registers
+    each = max(1, tuning.backward_rows // power_of_two(particles))
+    programs = -(-sequences // each) * members
+    return crowded(tuning, programs, multiprocessors(projected.device))
 
 
 def _plan(
