@@ -21,7 +21,7 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-.PHONY: help venv reproduce test test-slurm test-chaos test-tracking lint report ui schema clean
+.PHONY: help venv reproduce test pytest test-slurm test-chaos test-tracking lint report ui schema clean
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
@@ -48,8 +48,11 @@ reproduce: $(READY)
 		--config tier=quick $(if $(STRICT),strict=true,fetched=true)
 	@echo "report: $(CURDIR)/results/quick/report/index.html"
 
-test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: lint pytest
+
+# tests/conftest.py says which files come first.
+pytest: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Installs nothing: says what to install, and refuses a Slurm configuration that isn't its own.
 test-slurm: $(READY)

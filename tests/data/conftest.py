@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
+import pfrnn.data.sets
 from tests.data.loopback import Site, serve
+
+
+@pytest.fixture(autouse=True)
+def _own_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study's own sets: tests of the training add toys to the registry of their process."""
+    monkeypatch.setattr(pfrnn.data.sets, "__path__", [str(Path(pfrnn.data.sets.__file__).parent)])
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from _dryrun import dry_run
+
 ROOT = Path(__file__).parents[2]
 SMOKE = Path("workflow", "tiers", "smoke.yaml")
 # Enough for what the workflow does with a variant; test_run.py has all of them once.
@@ -38,13 +40,18 @@ class Copy:
             raise ValueError(f"{tier}: expected one list of variants, found {found}")
         tier.write_text(text, encoding="utf-8")
 
+    @classmethod
+    def at(cls, folder: Path) -> Copy:
+        """Take a folder that is a copy already."""
+        made = object.__new__(cls)
+        made.folder = folder
+        return made
+
     def again(self, folder: Path) -> Copy:
         """Copy this copy, with all that ran in it, to another folder."""
         # copytree keeps times; a real move does too.
         shutil.copytree(self.folder, folder, symlinks=True)
-        copied = object.__new__(Copy)
-        copied.folder = folder
-        return copied
+        return Copy.at(folder)
 
     def snakemake(
         self, *arguments: str, tier: str = "smoke", **environment: str
@@ -55,13 +62,16 @@ class Copy:
             for key, value in os.environ.items()
             if key not in ("PFRNN_DATA_MIRROR", "MLFLOW_TRACKING_URI", "PYTHONPATH")
         }
-        command = [sys.executable, "-m", "snakemake", *arguments]
+        asked = [*arguments]
         if "--config" not in arguments:
-            command += ["--config", f"tier={tier}"]
+            asked += ["--config", f"tier={tier}"]
+        whole = inherited | {"OMP_NUM_THREADS": "1"} | environment
+        if "-n" in arguments:
+            return dry_run(asked, self.folder, whole)
         return subprocess.run(
-            command,
+            [sys.executable, "-m", "snakemake", *asked],
             cwd=self.folder,
-            env=inherited | {"OMP_NUM_THREADS": "1"} | environment,
+            env=whole,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

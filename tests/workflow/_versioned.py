@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from _dryrun import dry_run
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,7 +44,8 @@ class Versioned:
         self.run("git", "config", "user.email", "someone@example.org")
         self.run("git", "config", "user.name", "Someone")
 
-    def attempt(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    @staticmethod
+    def environment() -> dict[str, str]:
         # `python` in the stage's script must be the one that runs the tests.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         inherited = {
@@ -51,10 +54,13 @@ class Versioned:
             if key not in ("PFRNN_DATA_MIRROR", "MLFLOW_TRACKING_URI", "PYTHONPATH")
         }
         mine = {"PATH": path, "OMP_NUM_THREADS": "1", "DVC_NO_ANALYTICS": "1"}
+        return inherited | mine
+
+    def attempt(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
             cwd=self.folder,
-            env=inherited | mine | environment,
+            env=self.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -73,7 +79,10 @@ class Versioned:
 
     def plan(self) -> str:
         """Dry-run bare Snakemake."""
-        return self.run(sys.executable, "-m", "snakemake", "-n")
+        done = dry_run(["-n"], self.folder, self.environment())
+        if done.returncode:
+            raise RuntimeError(done.stdout)
+        return done.stdout
 
     def commit(self, message: str) -> None:
         self.run("git", "add", "-A")
