@@ -41,7 +41,7 @@ class Rate(NamedTuple):
 
     Attributes:
         floor: however small the step is.
-        base: intercept of the line through populations of 12 and 36.
+        base: intercept of the line through a small and a large population.
         row: its slope, at ``hidden`` units.
         hidden: H at which it was measured.
     """
@@ -58,13 +58,14 @@ class Rate(NamedTuple):
         return work.steps * max(self.floor, self.base + work.rows * self.row * wider)
 
 
-# TF32 products. Per time step, from the totals of 100.
-PF_LSTM = Rate(floor=40.1e-6, base=3.2e-6, row=4.97e-9, hidden=64)
-PF_GRU = Rate(floor=33.7e-6, base=5.2e-6, row=4.18e-9, hidden=64)
-# The reference step in one graph, 36 members (0.24 and 0.31 ms a model and step). Fewer take no
-# less: 12 models of batch 128 took 115 and 125 us a time step, on an H100, in the training loop.
-LSTM = Rate(floor=86e-6, base=0.0, row=37.5e-9, hidden=80)
-GRU = Rate(floor=111e-6, base=0.0, row=48.4e-9, hidden=86)
+# TF32 products. Per time step, from the totals of 100, with 1, 12 and 36 members. Six and eight
+# take up to a tenth more than the line says: programs come in whole turns of the card.
+PF_LSTM = Rate(floor=38.9e-6, base=9.0e-6, row=4.17e-9, hidden=64)
+PF_GRU = Rate(floor=32.7e-6, base=8.2e-6, row=3.52e-9, hidden=64)
+# The kernels around the products, in one graph, with 6 and 36 members; one takes up to a seventh
+# less than the line says.
+LSTM = Rate(floor=0.0, base=17.7e-6, row=7.44e-9, hidden=80)
+GRU = Rate(floor=0.0, base=30.1e-6, row=14.05e-9, hidden=86)
 
 # Share of a step that its forward pass takes: 0.25 of 0.91 ms in the kernels' profile.
 FORWARD = 0.25
@@ -74,10 +75,11 @@ FORWARD = 0.25
 # fits within a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring
 # filters here.
 WIDEST_FUSED = 128
-COMPILED = 2.2
+COMPILED = 2.62
 COMPILED_BASE = 90e-6
-# Drawing the weights, KL and its gradient. Not measured.
-BAYESIAN = 1.5
+# Drawing the weights, KL and its gradient. Not measured alone: beside 15 other jobs on an H200 a
+# search of maze18 or maze27 took 1.9 to 2.5 times its RNN's, evaluation with samples included.
+BAYESIAN = 2.0
 # Interpreter, CUDA, kernels read from their cache, graphs captured. On an H200 whole jobs of few
 # steps took 13 s beside 14 others; the first job of each variant on a machine compiles for 12 to
 # 20 s more.
