@@ -139,6 +139,7 @@ def lstm_forward(
 ):  # fmt: skip
     """Step t of an LSTM behind its product: c' = f c + i act(BN(c~)), h' = o tanh(c')."""
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     G: tl.constexpr = 4 * H
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
     product, blocks = product_ + m * N * G, blocks_ + (m * T + t) * N * G
@@ -180,6 +181,7 @@ def lstm_backward(
     what sequences that sit the step out hand on.
     """
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     G: tl.constexpr = 4 * H
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
     blocks, dblocks = blocks_ + (m * T + t) * N * G, dblocks_ + (m * T + t) * N * G
@@ -220,6 +222,7 @@ def gru_gates(
 ):  # fmt: skip
     """A GRU's gates behind their product, and what the candidate's multiplies, r h."""
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     G: tl.constexpr = 2 * H
     product, blocks = product_ + m * N * G, blocks_ + (m * T + t) * N * G
     x = x_ + t * x_t + m * x_m
@@ -240,6 +243,7 @@ def gru_forward(
 ):  # fmt: skip
     """Step t of a GRU behind its candidate's product: h' = (1 - z) act(BN(n)) + z h."""
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
     x = x_ + t * x_t + m * x_m + 2 * H
     here, at = (m * (T + 1) + t) * N * H, (m * T + t) * N * H
@@ -269,6 +273,7 @@ def gru_backward(
     ``held`` (M, N, H) takes the hidden state's share that goes past both.
     """
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     ok = valid_rows(valid_, valid_t, valid_m, m, t, row, N, VALID)
     here, at, carry = (m * (T + 1) + t) * N * H, (m * T + t) * N * H, m * N * H
     dblocks = dblocks_ + 3 * at
@@ -298,6 +303,7 @@ def gru_reset_backward(
 ):  # fmt: skip
     """The reset gate's gradient, given that of r h, (M, N, H), and the hidden state's share."""
     m, row, unit, mask = places(N, H, R, BU)
+    t = t.to(tl.int64)  # offsets of long sequences pass 2^31
     here, at, carry = (m * (T + 1) + t) * N * H, (m * T + t) * N * H, m * N * H
     dinner = load(dinner_ + carry, row, unit, mask, H)
     reset = load(blocks_ + 2 * at, row, unit, mask, 2 * H)
