@@ -8,10 +8,10 @@ data; the median of ten replays counts. The plain module (:mod:`bench.plain_port
 with less to do (no ELBO, no clipping), before and after the kernels; ratios are to the faster of
 the two medians. Where the kernels refuse a size, the step is what the product takes instead, and
 its row says which way that is and why. Section ``shapes`` compares tunings for more particles or
-units than those that most runs have. A row of a population that takes the tuning of large ones
-(``pfrnn.kernels.plan.crowded``) says so. The card's name stands in the file. Rows are written as they
-come, and a file that is there already, of the same card and torch, keeps its other sections and
-axes: a short session measures a part.
+units than those that most runs have. A row says whether its population took the tuning of
+large ones (``pfrnn.kernels.plan.crowded``). The card's name stands in the file. Rows are written as
+they come, and a file that is there already, of the same card and torch, keeps its other sections
+and axes: a short session measures a part.
 """
 
 from __future__ import annotations

@@ -109,8 +109,7 @@ def forward_kernel(
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr,
-    TICKET: tl.constexpr,
+    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr, TICKET: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
