@@ -89,7 +89,8 @@ CROWDED: dict[str, Any] = {
     "forward_fetch": True,
 }  # fmt: skip
 # Programs of the backward kernel that a multiprocessor of compute capability 9.0 holds at once, by
-# the registers and the shared memory that the compiler counts: of CROWDED's two, of a whole step's.
+# the registers and the shared memory that the compiler counts (bench/compiled.py): of CROWDED's
+# kernels the fewer, and of a whole step's.
 _FIT, _FIT_WHOLE = 3, 2
 
 
@@ -118,9 +119,9 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     """Return the tuning for backward launches of so many programs: smaller kernels, if they pay.
 
     A whole backward step has 255 registers a thread, and two programs share a multiprocessor; of
-    each of the two smaller kernels of a split step three do. They cost a launch more a step, and
-    pay where the card then takes fewer turns for all programs. ms a model and step on an H200
-    (132 multiprocessors, 64 programs a member), turns of whole and of smaller kernels below:
+    the two smaller kernels of a split step three and four do. They cost a launch more a step, and
+    pay where the card then takes fewer turns for all programs. Below are ms a model and step on an
+    H200 (132 multiprocessors, 64 programs a member; docs/performance.md), and the turns:
 
     ============== ==== ==== ==== ==== ==== ==== ====
     members           1    2    4    6    8   12   36
@@ -132,8 +133,8 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     turns, split      1    1    1    1    2    2    6
     ============== ==== ==== ==== ==== ==== ==== ====
 
-    The losses have the same bits either way. Gradients may differ by rounding: the largest gap
-    seen, of a head's, is 1.1e-7 of its largest value.
+    The losses had the same bits either way. Gradients differ by rounding: the largest gap seen, of a
+    head's, is 1.1e-7 of its largest value.
 
     Args:
         tuning: of the layer's size (:func:`tuning_for`).
