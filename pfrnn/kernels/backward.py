@@ -56,11 +56,12 @@ def backward_kernel(
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
-    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr,
+    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr, END: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
-    The carry holds the gradients of the state after step t - 1 (that is, before step t).
+    The carry holds the gradients of the state after step t - 1 (that is, before step t). END: t is
+    T; other launches that only start a step belong to steps in two launches.
     """
     S: tl.constexpr = R // KP
     G: tl.constexpr = 4 if GRU else 5
@@ -242,7 +243,7 @@ def backward_kernel(
         if OUT != 0:
             add_weights_gradient(
                 dread_ + (m * P + p) * OUT * PARTS * HP, gy, gy_t, h, hidden_ + nxt1 * H,
-                row, unit, live, mask, t, T, FIRST, R, H, HP, OUT,
+                row, unit, live, mask, t, END, R, H, HP, OUT,
             )  # fmt: skip
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)

@@ -133,8 +133,7 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     turns, split      1    1    1    1    2    2    6
     ============== ==== ==== ==== ==== ==== ==== ====
 
-    Outputs and gradients had the same bits either way, but for the gradient of a head inside the
-    kernels, which differs by rounding: by 1.1e-7 of its largest value at most.
+    Outputs and gradients have the same bits either way.
 
     Args:
         tuning: of the layer's size (:func:`tuning_for`).

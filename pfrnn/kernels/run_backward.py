@@ -115,7 +115,7 @@ def run_backward(
             wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
             ticket_=ticket, TICKET=ticket is not None, LATE=tuning.late_loads,
             EARLY=early, launch_pdl=early,
-            FIRST=first, LAST=last, GH=grad_hidden is not None,
+            FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps,
             maxnreg=None if ends else tuning.backward_registers,
@@ -124,12 +124,9 @@ def run_backward(
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
     total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
-    kinds = {
-        (first, last, overlapping and t < steps): t
-        for t, first, last in _launches(steps, tuning.split)
-    }
+    kinds = {(first, last, t == steps): t for t, first, last in _launches(steps, tuning.split)}
     given = (gh is dhidden, gl is dhidden, outputs)
-    key = ("backward", plan, units, particles, *sorted(kinds), *given)
+    key = ("backward", plan, units, particles, *sorted(kinds), overlapping, *given)
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind[:2], True) for kind, t in kinds.items()]
