@@ -8,9 +8,10 @@ data; the median of ten replays counts. The plain module (:mod:`bench.plain_port
 with less to do (no ELBO, no clipping), before and after the kernels; ratios are to the faster of
 the two medians. Where the kernels refuse a size, the step is what the product takes instead, and
 its row says which way that is and why. Section ``shapes`` compares tunings for more particles or
-units than those that most runs have. The card's name stands in the file. Rows are written as they
-come, and a file that is there already, of the same card and torch, keeps its other sections and
-axes: a short session measures a part.
+units than those that most runs have. A row says whether its population took the tuning of
+large ones (``pfrnn.kernels.plan.crowded``). The card's name stands in the file. Rows are written as
+they come, and a file that is there already, of the same card and torch, keeps its other sections
+and axes: a short session measures a part.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from bench.step_models import (
     rnn_step,
 )
 from pfrnn.files import write_json
-from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, tuning_for
+from pfrnn.kernels.plan import BF16_VARIABLE, CROWDED, Tuning, tuning_for
+from pfrnn.kernels.sequence import chosen_tuning
 from pfrnn.provenance import commit
 from pfrnn.training.device import peak_memory
 
@@ -91,8 +93,14 @@ def measure(size: Size, make: Callable[[], Callable[[], None]]) -> dict[str, Any
 
 
 def fused(size: Size, tuning: Tuning | None = None) -> dict[str, Any]:
-    """Time the kernels."""
-    return measure(size, lambda: fused_step(size, tuning)) | {"way": "fused"}
+    """Time the kernels, with the code's own tuning unless there is one; was it the crowded one?"""
+    row = measure(size, lambda: fused_step(size, tuning)) | {"way": "fused"}
+    if tuning is not None:
+        return row
+    own = chosen_tuning(
+        size.members, size.batch, size.particles, size.hidden, size.precision, DEVICE
+    )
+    return row | {"crowded": own != tuning_for(size.particles, size.hidden)}
 
 
 def attempt(size: Size, timing: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -207,7 +215,7 @@ def warm(axis: str, value: int, changes: dict[str, Any]) -> None:
     """Compile the kernels of one size and tuning into Triton's cache."""
     size = CENTRE._replace(steps=12, **{axis: value})  # as many members: early launches differ
     if choice_of(size, DEVICE).name == "fused":
-        fused_step(size, changed(size, changes))
+        fused_step(size, changed(size, changes) if changes else None)
 
 
 def to_warm(sections: Iterable[str], axes: Iterable[str]) -> list[Job]:
@@ -239,7 +247,7 @@ SECTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
 
 def begun(output: Path) -> dict[str, Any]:
     """What an earlier run on the same card, torch and tuning has left, or a new result."""
-    new: dict[str, Any] = {**machine(DEVICE), "tuning": Tuning()._asdict()}
+    new: dict[str, Any] = {**machine(DEVICE), "tuning": Tuning()._asdict(), "crowded": CROWDED}
     sizes = [CENTRE._replace(**{axis: value}) for axis, value in SHAPES]
     new["tuning_of"] = {f"{one.particles}x{one.hidden}": changed(one, {})._asdict()
                         for one in sizes}  # fmt: skip

@@ -38,44 +38,29 @@ from bench.step_models import Size, filter_loss, fused_step, plain_step, weights
 from bench.steps import DEVICE, timed
 from pfrnn.files import write_json
 from pfrnn.kernels.noise import NoiseKey
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import CROWDED, Tuning
 from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.provenance import commit
 
-_SUMS = {"ticket": True, "keep_noise": True}
 _LATE = {"late_loads": True}
-_FETCH = {"backward_fetch": True, "late_blocks": True}
+_FETCH = {"backward_fetch": True}
 _SPLIT = {"split": True, "backward_registers": 168} | _LATE
-_AHEAD = {"backward_prefetch": True}
-_AHEAD_BOTH = _AHEAD | {"forward_fetch": True, "forward_prefetch": True}
-_BEST = _SPLIT | _FETCH | _SUMS
-# From what is sure to run to what most likely is fastest, and might not.
+# From what is sure to run to what most likely is fastest, and might not. The default is the whole
+# step of small populations, "all" what large ones take.
 CANDIDATES: dict[str, dict[str, Any]] = {
     "default": {},
-    "ticket": {"ticket": True},
-    "noise": {"keep_noise": True},
-    "sums": _SUMS,
-    "late": _SUMS | _LATE,
-    "split168": _SUMS | _SPLIT,
-    "split168_ahead": _SUMS | _SPLIT | _AHEAD,
-    "fetch_b": _SUMS | {"backward_fetch": True},
-    "fetch_b_late": _SUMS | _LATE | _FETCH,
-    "fetch_split": _BEST | {"backward_registers": None},
-    "fetch_split168": _BEST,
-    "fetch_split168_pairs": _BEST | {"late_blocks": False},
-    "fetch_split128": _BEST | {"backward_registers": 128},
-    "fetch_f": _SUMS | {"forward_fetch": True},
-    "fetch_f128": _SUMS | {"forward_fetch": True, "forward_registers": 128},
-    "fetch_f_free": _SUMS | {"forward_fetch": True, "forward_registers": None},
-    "all": _BEST | {"forward_fetch": True},
-    "all_drawn": _BEST | {"forward_fetch": True, "keep_noise": False},
-    "all128": _BEST | {"forward_fetch": True, "backward_registers": 128},
-    "ahead_b": _BEST | _AHEAD,
-    "ahead_b128": _BEST | _AHEAD | {"backward_registers": 128},
-    "ahead": _BEST | _AHEAD_BOTH,
-    "ahead128": _BEST | _AHEAD_BOTH | {"backward_registers": 128},
-    "ahead_drawn": _BEST | _AHEAD_BOTH | {"keep_noise": False},
-    "ahead_drawn128": _BEST | _AHEAD_BOTH | {"backward_registers": 128, "keep_noise": False},
+    "no_ticket": {"ticket": False},
+    "late": _LATE,
+    "split168": _SPLIT,
+    "fetch_b_late": _LATE | _FETCH,
+    "fetch_split": _SPLIT | _FETCH | {"backward_registers": None},
+    "fetch_split168": _SPLIT | _FETCH,
+    "fetch_split128": _SPLIT | _FETCH | {"backward_registers": 128},
+    "fetch_f": {"forward_fetch": True},
+    "fetch_f128": {"forward_fetch": True, "forward_registers": 128},
+    "split168_fetch_f": _SPLIT | {"forward_fetch": True},
+    "all": CROWDED,
+    "all128": CROWDED | {"backward_registers": 128},
 }
 CELLS = ("pf_lstm", "pf_gru")
 # Best candidates that are timed with other populations, and those.

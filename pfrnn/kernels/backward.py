@@ -32,7 +32,6 @@ from pfrnn.kernels.backward_parts import (
 )
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
-from pfrnn.kernels.prefetch import prefetch
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
 from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
 
@@ -57,20 +56,22 @@ def backward_kernel(
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
-    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr,
-    PREFETCH: tl.constexpr,
+    FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr, END: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
-    The carry holds the gradients of the state after step t - 1 (that is, before step t).
+    The carry holds the gradients of the state after step t - 1 (that is, before step t). END: t is
+    T; other launches that only start a step belong to steps in two launches.
     """
     S: tl.constexpr = R // KP
     G: tl.constexpr = 4 if GRU else 5
     E: tl.constexpr = G * H + 1
     B: tl.constexpr = H * H
     INNER: tl.constexpr = 2 if GRU else 1
-    # What is read before the wait is fetched there, too.
-    AHEAD: tl.constexpr = 1 if FETCH != 0 else 0
+    # Blocks that are read before the wait are fetched there; others just before their products,
+    # which takes less shared memory.
+    AHEAD: tl.constexpr = 1 if FETCH else 0
+    LATER: tl.constexpr = 2 if FETCH else 0
     p, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP
@@ -88,20 +89,6 @@ def backward_kernel(
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
     let_next_begin(EARLY)
-    if PREFETCH:
-        # Of the step before, which this launch comes to later, or the next one does.
-        rows = tl.where(t > 0, tl.minimum(S, N - p * S), 0) * K
-        at0 = here + (t - 1).to(tl.int64) * NK + p * (S * K)
-        prefetch(hidden_ + at0 * H, rows * H, R * H)
-        prefetch(raw_ + (at0 - m * NK) * H, rows * H, R * H)
-        if not GRU:
-            prefetch(cell_ + at0 * H, rows * H, R * H)
-            prefetch(cell_ + (at0 + NK) * H, rows * H, R * H)
-        if NOISE == 1:
-            noise0 = noise_ + (t - 1).to(tl.int64) * noise_t + m * noise_m + p * (S * K * H)
-            prefetch(noise0, rows * H, R * H)
-        x0 = x_ + (t - 1).to(tl.int64) * x_t + m * x_m + p * (S * E)
-        prefetch(x0, rows // K * E, S * E)
     # What no backward launch writes comes first, while the launch before this one may still run.
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     # Barriers hold loads back, and few warps hide them: what is small is read long before its use.
@@ -177,7 +164,7 @@ def backward_kernel(
             if SOFTPLUS:
                 ds *= scale_slope(
                     w, wd_, first, c + 1, h_base, row, unit, live, mask, x, n2, N,
-                    E, H, HP, KP, BK, PREC, FETCH,
+                    E, H, HP, KP, BK, PREC, LATER,
                 )  # fmt: skip
             store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
@@ -187,9 +174,9 @@ def backward_kernel(
         )  # fmt: skip
         if GRU:
             h = load_columns(h_base, row, unit, mask, H)
-            block = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
+            block = load_block(wt, wtd_, first, 1, H, HP, BK, LATER)
             if NOISE != 0:
-                last = load_block(wt, wtd_, first, c + 1, H, HP, BK, FETCH)
+                last = load_block(wt, wtd_, first, c + 1, H, HP, BK, LATER)
             reset = product_columns(
                 ahead, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, AHEAD
             )
@@ -200,12 +187,12 @@ def backward_kernel(
             store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
             through += product_columns(
                 block, dr, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
-                H, HP, BK, PREC, FETCH,
+                H, HP, BK, PREC, LATER,
             )  # fmt: skip
         if NOISE != 0:
             through += product_columns(
                 last, ds, gates + (c + 1) * H * PR, 1, PR, slab, live, wt, wtd_, first, c + 1,
-                H, HP, BK, PREC, FETCH if GRU else AHEAD,
+                H, HP, BK, PREC, LATER if GRU else AHEAD,
             )  # fmt: skip
         dh = through + carried
         if LAST:
@@ -240,8 +227,8 @@ def backward_kernel(
         if VALID:
             held = dh
         g: tl.constexpr = 0 if GRU else 2
-        block = load_block(w, wd_, first, g, H, HP, BK, FETCH)
-        ahead = load_block(wt, wtd_, first, g, H, HP, BK, FETCH)
+        block = load_block(w, wd_, first, g, H, HP, BK, LATER)
+        ahead = load_block(wt, wtd_, first, g, H, HP, BK, LATER)
         if MODE != 0:
             dh = scatter_columns(dh, select)
         if VALID:
@@ -256,7 +243,7 @@ def backward_kernel(
         if OUT != 0:
             add_weights_gradient(
                 dread_ + (m * P + p) * OUT * PARTS * HP, gy, gy_t, h, hidden_ + nxt1 * H,
-                row, unit, live, mask, t, T, FIRST, R, H, HP, OUT,
+                row, unit, live, mask, t, END, R, H, HP, OUT,
             )  # fmt: skip
         inner = inner_ + (m * SLOTS + slot_before) * INNER * H * PR
         store_slab(inner, h, slab, PR, unit, H)
@@ -265,7 +252,7 @@ def backward_kernel(
             if LATE:
                 x_2 = input_columns(x1, n2, N, 2 * H, unit, E, H, KP)
             gate = product_columns(
-                block, h, h_base, H, 1, row, live, w, wd_, first, 2, H, HP, BK, PREC, FETCH
+                block, h, h_base, H, 1, row, live, w, wd_, first, 2, H, HP, BK, PREC, LATER
             )
             gate = sigmoid(gate + x_2)
             bent = tanh(bent)
@@ -290,28 +277,28 @@ def backward_kernel(
                 dc += dh * gate * (1.0 - bent * bent)
                 grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
                 store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
-            block = load_block(w, wd_, first, 1, H, HP, BK, FETCH)
-            other = load_block(wt, wtd_, first, 1, H, HP, BK, FETCH)
+            block = load_block(w, wd_, first, 1, H, HP, BK, LATER)
+            other = load_block(wt, wtd_, first, 1, H, HP, BK, LATER)
             if LATE:
                 parent = n * K + tl.load(anc_ + at1 + row, mask=live, other=0)
                 x_1 = input_columns(x1, n2, N, H, unit, E, H, KP)
             held_c = load_columns(cell_ + at1 * H, parent, unit, mask, H)
             dh = product_columns(
                 ahead, grad, gates + 2 * H * PR, 1, PR, slab, live, wt, wtd_, first, 2,
-                H, HP, BK, PREC, FETCH,
+                H, HP, BK, PREC, LATER,
             )  # fmt: skip
             gate = product_columns(
-                block, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, FETCH
+                block, h, h_base, H, 1, row, live, w, wd_, first, 1, H, HP, BK, PREC, LATER
             )
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
             store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
-            block = load_block(w, wd_, first, 0, H, HP, BK, FETCH)
-            ahead = load_block(wt, wtd_, first, 0, H, HP, BK, FETCH)
+            block = load_block(w, wd_, first, 0, H, HP, BK, LATER)
+            ahead = load_block(wt, wtd_, first, 0, H, HP, BK, LATER)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
             dh += product_columns(
                 other, grad, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
-                H, HP, BK, PREC, FETCH,
+                H, HP, BK, PREC, LATER,
             )  # fmt: skip
             through = dc * gate
             if VALID:
@@ -337,7 +324,7 @@ def backward_kernel(
             bn = raw
         new = activate(bn, ACT)
         gate = product_columns(
-            block, h, h_base, H, 1, row, live, w, wd_, first, 0, H, HP, BK, PREC, FETCH
+            block, h, h_base, H, 1, row, live, w, wd_, first, 0, H, HP, BK, PREC, LATER
         )
         gate = sigmoid(gate + x_0)
         if GRU:
@@ -352,7 +339,7 @@ def backward_kernel(
         if GRU:
             dh *= gate
         dh += product_columns(
-            ahead, grad, gates, 1, PR, slab, live, wt, wtd_, first, 0, H, HP, BK, PREC, FETCH
+            ahead, grad, gates, 1, PR, slab, live, wt, wtd_, first, 0, H, HP, BK, PREC, LATER
         )
         if VALID:
             dh = tl.where(ok[None, :], dh, held)

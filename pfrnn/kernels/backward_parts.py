@@ -58,7 +58,7 @@ def load_block(
     """Load a member's weight block g ahead of its product; nothing where that reads it in pieces.
 
     ``w`` points to the member's first block, which ``desc`` calls ``first``
-    (:mod:`pfrnn.kernels.fetch`).
+    (:mod:`pfrnn.kernels.fetch`). FETCH 1 fetches the block, 2 leaves that to the product.
     """
     if FETCH == 1:
         return desc.load([(first + g) * H, 0])

@@ -22,7 +22,6 @@ import triton.language as tl
 from pfrnn.kernels.early import let_next_begin, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, softplus, tanh
 from pfrnn.kernels.philox import normal_tile
-from pfrnn.kernels.prefetch import prefetch
 from pfrnn.kernels.readout import store_outputs
 from pfrnn.kernels.tiles import (
     activate,
@@ -44,12 +43,9 @@ def candidate(
     h, h_base, scratch, row, unit, live, mask, w, wd, first, x, n2, N, seed, step, noise, t,
     GRU: tl.constexpr, SOFTPLUS: tl.constexpr, NOISE: tl.constexpr, E: tl.constexpr,
     H: tl.constexpr, HP: tl.constexpr, KP: tl.constexpr, BK: tl.constexpr, PREC: tl.constexpr,
-    FETCH: tl.constexpr, KEEP: tl.constexpr,
+    FETCH: tl.constexpr,
 ):  # fmt: skip
-    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it.
-
-    Where KEEP, what is drawn goes to ``noise``.
-    """
+    """Candidate before batch norm: W_c [h, x] + noise * scale; NOISE 1 reads it, 2 draws it."""
     last: tl.constexpr = 3 if GRU else 4
     if GRU:
         reset = product(h, h_base, H, 1, row, live, w, wd, first, 1, H, HP, BK, PREC, FETCH)
@@ -70,8 +66,6 @@ def candidate(
             eps = load_tile(noise, row, unit, mask, H)
         else:
             eps = normal_tile(seed, step, t, row, H, HP)
-            if KEEP:
-                store_tile(noise, eps, row, unit, mask, H)
         raw += scale * eps
     return tl.where(mask, raw, 0.0)
 
@@ -110,13 +104,12 @@ def forward_kernel(
     hidden_, cell_, lw_, raw_, prior_, part_, mean_, var_, anc_, ess_, scratch_,
     x_, x_t, x_m, w_, obs_, gain_, shift_, u_, u_t, u_m, noise_, noise_t, noise_m, seed_, step_,
     valid_, valid_t, valid_m, count_, count_t, count_m, gmean_, gvar_, given_t,
-    t, T, N, P, alpha, norm_eps, read_, y_, wd_, ticket_, kept_,
+    t, T, N, P, alpha, norm_eps, read_, y_, wd_, ticket_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr,
-    TICKET: tl.constexpr, KEEP: tl.constexpr, PREFETCH: tl.constexpr,
+    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr, TICKET: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
@@ -141,14 +134,6 @@ def forward_kernel(
     NK = N * K
     here = m * (T + 1) * NK
     let_next_begin(EARLY)
-    if PREFETCH:
-        # Of the next step, which this launch comes to later, and the next one begins with.
-        there = tl.where(t + 1 < T, tl.minimum(S, N - p * S), 0)
-        x1 = x_ + (t + 1).to(tl.int64) * x_t + m * x_m + p * (S * E)
-        prefetch(x1, there * E, S * E)
-        if MODE != 0:
-            u1 = u_ + (t + 1).to(tl.int64) * u_t + m * u_m + p * (S * K)
-            prefetch(u1, there * K, S * K)
     wait_for_previous(EARLY)
     if FIRST:
         start = t
@@ -243,12 +228,10 @@ def forward_kernel(
         at = here + start.to(tl.int64) * NK
         x = x_ + start.to(tl.int64) * x_t + m * x_m
         noise = noise_ + start.to(tl.int64) * noise_t + m * noise_m
-        if KEEP:
-            noise = kept_ + (at - m * NK) * H
         raw = candidate(
             h, hidden_ + at * H, scratch_ + m * NK * H, row, unit, live, mask, w, wd_, first,
             x, n2, N, tl.load(seed_ + m), tl.load(step_), noise, start, GRU, SOFTPLUS, NOISE,
-            E, H, HP, KP, BK, PREC, FETCH, KEEP,
+            E, H, HP, KP, BK, PREC, FETCH,
         )  # fmt: skip
         store_tile(raw_ + (at - m * NK) * H, raw, row, unit, mask, H)
         if NORM and not GIVEN:

@@ -23,7 +23,7 @@ BF16_VARIABLE = "PFRNN_BF16"
 
 
 class Tuning(NamedTuple):
-    """What was chosen by measurement; with more or fewer members a member keeps its bits.
+    """What was chosen by measurement.
 
     The defaults are for up to 32 particles and 64 units; :func:`tuning_for` is for any size.
 
@@ -31,8 +31,7 @@ class Tuning(NamedTuple):
         forward_rows: particles that a program of the forward kernel owns (R).
         backward_rows: likewise of the backward kernel.
         split: the backward step as two launches of smaller kernels instead of one.
-        crowd: whether a large population takes :func:`crowded`'s choices instead. The bits are the
-            same.
+        crowd: whether a large population takes :func:`crowded`'s choices instead.
         forward_inner: longest sum that a product takes in one piece (BK).
         backward_inner: likewise of the backward kernel.
         forward_warps: of the forward kernel; likewise the others.
@@ -46,19 +45,14 @@ class Tuning(NamedTuple):
         backward_early: whether a backward launch does, whatever it has: it reads much before it
             waits.
         forward_fetch: the forward kernel's weight blocks come to shared memory by the tensor copy
-            engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it; the bits
-            are the same. Likewise ``backward_fetch``.
-        late_blocks: those that the backward kernel fetches come just before their products, which
-            takes less shared memory, instead of in pairs; but for those that come before its wait.
-        late_loads: the backward kernel reads what is small just before its use, not at its start.
-        finish_registers: of a split step's launch that ends a step, where the other kinds have
-            ``backward_registers`` at most.
+            engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it. Likewise
+            ``backward_fetch``.
+        backward_registers: the most that a thread of the backward kernel may have, but for a split
+            step's launch that ends the step, which takes fewer by itself.
+        late_loads: the backward kernel reads what is small just before its use, not at its start:
+            fewer registers are held, and more is waited for.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
-        keep_noise: the forward pass keeps the noise that it draws, a tile a step more in memory,
-            and the backward pass reads it instead of drawing it again.
-        forward_prefetch: what the forward kernel will load late is asked for early, into the L2
-            cache (:mod:`pfrnn.kernels.prefetch`). Likewise ``backward_prefetch``.
     """
 
     forward_rows: int = 64
@@ -81,33 +75,27 @@ class Tuning(NamedTuple):
     backward_early: bool = True
     forward_fetch: bool = False
     backward_fetch: bool = False
-    late_blocks: bool = False
     late_loads: bool = False
-    finish_registers: int | None = None
     ticket: bool = True
-    keep_noise: bool = False
-    forward_prefetch: bool = False
-    backward_prefetch: bool = False
 
 
-# Eight warps have the registers for tiles of 128 units, which four spill. No cap fits them, and
-# blocks that come in pieces aren't fetched.
+# Eight warps have the registers for tiles of 128 units, which four spill; no cap fits them.
 _WIDE = {
     "forward_warps": 8, "backward_warps": 8, "weight_warps": 8, "forward_inner": 32,
-    "forward_registers": None, "backward_registers": None, "finish_registers": None,
-    "late_loads": False, "split": False, "crowd": False,
+    "forward_registers": None,
 }  # fmt: skip
-# What a large population takes: three programs of each of the two smaller kernels fit a
-# multiprocessor, of the whole step's two.
-_CROWDED = {
+CROWDED: dict[str, Any] = {
     "split": True, "backward_registers": 168, "late_loads": True, "backward_fetch": True,
-    "late_blocks": True, "forward_fetch": True,
+    "forward_fetch": True,
 }  # fmt: skip
+# Programs of the backward kernel that a multiprocessor of compute capability 9.0 holds at once, by
+# the registers and the shared memory that the compiler counts (bench/compiled.py): of CROWDED's
+# kernels the fewer, and of a whole step's.
 _FIT, _FIT_WHOLE = 3, 2
 
 
 def tuning_for(particles: int, units: int) -> Tuning:
-    """Return what was chosen for a layer's size; never by the number of members.
+    """Return what was chosen for a layer's size, before :func:`crowded` looks at the population.
 
     Timed on an H200 (PF-LSTM of 12 members, TF32, ms a model and step): 60 particles of 64 units
     took 2.14 with split backward steps instead of 3.12, 30 of 128 units 3.10 with eight warps
@@ -122,19 +110,30 @@ def tuning_for(particles: int, units: int) -> Tuning:
     changes: dict[str, Any] = dict(_WIDE) if width == 128 else {}
     # Up to 32 units the L1 cache holds what a whole step spills; 128 particles are untried.
     if power_of_two(particles) == 64 and width >= 64:
-        changes |= {"split": True, "crowd": False}
-    if width < 64:
-        changes["crowd"] = False  # untried
-    return Tuning(**changes)
+        changes["split"] = True
+    # Other sizes' kernels have other registers, with which nothing is timed.
+    return Tuning(**changes, crowd=width == 64 and particles <= 32)
 
 
 def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
-    """Return the tuning for a backward launch of so many programs; the bits are the same.
+    """Return the tuning for backward launches of so many programs: smaller kernels, if they pay.
 
-    Smaller kernels cost a launch more a step, and pay where the card takes fewer turns for them.
-    On an H200 (132 multiprocessors; PF-LSTM of 1, 2, 4, 6, 8, 12 members, 64 programs each, ms a
-    model and step) whole steps took 3.88, 2.22, 1.22, **1.24**, 1.03, **0.94** and smaller ones
-    4.29, 2.49, 1.38, **1.05**, 1.07, **0.87**: fewer turns are taken where the figures are bold.
+    A whole backward step has 255 registers a thread, and two programs share a multiprocessor; of
+    the two smaller kernels of a split step three and four do. They cost a launch more a step, and
+    pay where the card then takes fewer turns for all programs. Below are ms a model and step on an
+    H200 (132 multiprocessors, 64 programs a member; docs/performance.md), and the turns:
+
+    ============== ==== ==== ==== ==== ==== ==== ====
+    members           1    2    4    6    8   12   36
+    PF-LSTM whole  3.88 2.22 1.22 1.24 1.03 0.94    -
+    PF-LSTM split  4.29 2.49 1.38 1.05 1.07 0.87 0.84
+    PF-GRU whole   3.29 1.89 1.03 1.06 0.86 0.81    -
+    PF-GRU split   3.73 2.21 1.19 0.92 0.85 0.75 0.70
+    turns, whole      1    1    1    2    2    3    9
+    turns, split      1    1    1    1    2    2    6
+    ============== ==== ==== ==== ==== ==== ==== ====
+
+    Outputs and gradients have the same bits either way.
 
     Args:
         tuning: of the layer's size (:func:`tuning_for`).
@@ -147,7 +146,7 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     if not tuning.crowd or card == 0:
         return tuning
     fewer = -(-programs // (_FIT * card)) < -(-programs // (_FIT_WHOLE * card))
-    return tuning._replace(**_CROWDED) if fewer else tuning
+    return tuning._replace(**CROWDED) if fewer else tuning
 
 
 class Plan(NamedTuple):
@@ -178,11 +177,6 @@ class Plan(NamedTuple):
         tests look for that in the machine code (``tests/kernels/machine_code.py``).
         """
         return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
-
-    @property
-    def keeps_noise(self) -> bool:
-        """Whether the forward pass keeps what it draws for the backward pass."""
-        return self.tuning.keep_noise and self.noise == tiles.NOISE_PHILOX
 
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.

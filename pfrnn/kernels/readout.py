@@ -46,8 +46,8 @@ def outputs_gradient(dh, gy, read, row, live, unit, H: tl.constexpr, OUT: tl.con
 
 @triton.jit
 def add_weights_gradient(
-    total, gy, gy_t, h, end, row, unit, live, mask, t, T,
-    FIRST: tl.constexpr, R: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, OUT: tl.constexpr,
+    total, gy, gy_t, h, end, row, unit, live, mask, t,
+    END: tl.constexpr, R: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
     """Add a tile's share, [HP, R], to the gradient of the weights, [OUT, PARTS, HP] in memory.
 
@@ -57,11 +57,11 @@ def add_weights_gradient(
     # A vector, for the interpreter: what it makes of a number and a mask is no mask.
     when = row * 0 + t
     at = total + tl.arange(0, PARTS)[None, :] * HP + unit[:, None]
-    if FIRST:
-        after = load_columns(end, row, unit, mask & (when == T)[None, :], H)
+    if END:
+        after = load_columns(end, row, unit, mask, H)
     for c in tl.static_range(OUT):
         share = load_outputs(gy - gy_t, row, live & (when > 1), c, OUT)[None, :] * h
-        if FIRST:
+        if END:
             share += load_outputs(gy, row, live, c, OUT)[None, :] * after
         share = tl.sum(tl.reshape(share, [HP, R // PARTS, PARTS]), 1)
         tl.store(at + c * PARTS * HP, tl.load(at + c * PARTS * HP) + share)

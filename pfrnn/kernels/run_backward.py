@@ -14,7 +14,6 @@ from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
-from pfrnn.kernels.prefetch import can_prefetch
 from pfrnn.kernels.readout import PARTS
 from pfrnn.kernels.run_forward import (
     Inputs,
@@ -25,7 +24,6 @@ from pfrnn.kernels.run_forward import (
     programs,
     shared_arguments,
 )
-from pfrnn.kernels.tiles import NOISE_GIVEN
 from pfrnn.kernels.together import compile_together
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
 from pfrnn.kernels.zeroed import zeroed
@@ -87,9 +85,6 @@ def run_backward(
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     gy, gy_t, gy_m = optional(grad_read, dhidden)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
-    if saved.noise is not None:
-        inputs = inputs._replace(noise=saved.noise.transpose(0, 1))
-        constants["NOISE"] = NOISE_GIVEN
     shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
     read = factors(plan, saved.weights)
     fetched, read_by = (
@@ -102,7 +97,7 @@ def run_backward(
 
     def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
         early = overlapping and t < steps
-        ends = tuning.split and last and t > 0
+        ends = tuning.split and last and t > 0  # which takes few registers
         backward_kernel.run(
             saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
             saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
@@ -117,25 +112,21 @@ def run_backward(
             T=steps, N=sequences, P=count, SLOTS=slots,
             read_=dhidden if readout is None else readout,
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
-            wd_=fetched, wtd_=read_by, FETCH=0 if fetched is None else 1 + tuning.late_blocks,
-            ticket_=ticket, TICKET=ticket is not None,
-            PREFETCH=can_prefetch(tuning.backward_prefetch), LATE=tuning.late_loads,
+            wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
+            ticket_=ticket, TICKET=ticket is not None, LATE=tuning.late_loads,
             EARLY=early, launch_pdl=early,
-            FIRST=first, LAST=last, GH=grad_hidden is not None,
+            FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps,
-            maxnreg=tuning.finish_registers if ends else tuning.backward_registers,
+            maxnreg=None if ends else tuning.backward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
     add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
     total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
-    kinds = {
-        (first, last, overlapping and t < steps): t
-        for t, first, last in _launches(steps, tuning.split)
-    }
+    kinds = {(first, last, t == steps): t for t, first, last in _launches(steps, tuning.split)}
     given = (gh is dhidden, gl is dhidden, outputs)
-    key = ("backward", plan, units, particles, *sorted(kinds), *given)
+    key = ("backward", plan, units, particles, *sorted(kinds), overlapping, *given)
     compile_together(
         (*key, projected.device),
         [functools.partial(launch, t, *kind[:2], True) for kind, t in kinds.items()]

@@ -14,7 +14,6 @@ from pfrnn.kernels.early import can_begin_early, fills, multiprocessors
 from pfrnn.kernels.fetch import block_descriptor
 from pfrnn.kernels.forward import forward_kernel
 from pfrnn.kernels.plan import Plan, strides
-from pfrnn.kernels.prefetch import can_prefetch
 from pfrnn.kernels.together import compile_together
 
 
@@ -66,7 +65,6 @@ class Saved(NamedTuple):
     total: Tensor
     weights: Tensor
     turned: Tensor
-    noise: Tensor | None
 
 
 def programs(shape: Shape, constants: dict[str, Any]) -> int:
@@ -149,7 +147,6 @@ def run_forward(
         new(members, steps, sequences),
         *_counts(inputs.valid, shape, count, each, projected.device),
         new(members, blocks, units, units), new(members, blocks, units, units),
-        new(members, steps, sequences, particles, units) if plan.keeps_noise else None,
     )  # fmt: skip
     known = inputs.valid is None
     to = Begun(
@@ -183,8 +180,6 @@ def run_forward(
             t=max(t, 0), T=steps, N=sequences, P=count,
             read_=hidden if readout is None else readout, y_=hidden if y is None else y,
             wd_=fetched, FETCH=fetched is not None, ticket_=ticket, TICKET=ticket is not None,
-            kept_=saved.noise, KEEP=saved.noise is not None,
-            PREFETCH=can_prefetch(plan.tuning.forward_prefetch),
             EARLY=overlapping and t >= 0, launch_pdl=overlapping and t >= 0,
             FIRST=t < 0, LAST=t == steps - 1, OUT=outputs, **constants,
             num_warps=plan.tuning.forward_warps, maxnreg=plan.tuning.forward_registers,

@@ -109,9 +109,8 @@ def run_pf_fused(
     steps, members, sequences, _ = projected.shape
     count, units = state.hidden.shape[-2:]
     check_shapes(projected, units, weights, readout)
-    tuning = tuning or _tuning(projected, count, units, precision)
-    if not torch.is_grad_enabled():
-        tuning = tuning._replace(keep_noise=False)  # nothing will read it
+    if tuning is None:
+        tuning = chosen_tuning(members, sequences, count, units, precision, projected.device)
     plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
     if isinstance(uniforms, NoiseKey):
         uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None
@@ -154,15 +153,15 @@ def run_pf_fused(
     )
 
 
-def _tuning(projected: Tensor, particles: int, units: int, precision: str) -> Tuning:
-    """What was chosen for a run of this size on this card."""
-    _, members, sequences, _ = projected.shape
+def chosen_tuning(
+    members: int, sequences: int, particles: int, units: int, precision: str, device: torch.device
+) -> Tuning:
+    """Return what a run of this size takes on this card unless it is told otherwise."""
     tuning = tuning_for(particles, units)
     if precision != "tf32":
         return tuning  # other products need other registers
     each = max(1, tuning.backward_rows // power_of_two(particles))
-    programs = -(-sequences // each) * members
-    return crowded(tuning, programs, multiprocessors(projected.device))
+    return crowded(tuning, -(-sequences // each) * members, multiprocessors(device))
 
 
 def _plan(

@@ -33,8 +33,6 @@ TILES = {
 }
 # The gradient of all hidden states, which isn't made where the head is inside the kernels.
 _READ_OUT = 1.0
-# The noise, where the forward pass keeps it for the backward pass.
-_NOISE = 1.0
 # Encoded inputs, their gradient, and the share of the inputs before the recurrence.
 _ENCODED = 4
 # Values, running means, best values, gradients, the update's temporaries.
@@ -66,8 +64,6 @@ def member_bytes(
     tiles = TILES[kind, spec.cell]
     if kind == "fused particle" and reads_out(spec):
         tiles -= _READ_OUT
-    if kind == "fused particle" and keeps_noise(spec):
-        tiles += _NOISE
     numbers = tiles * cell + inputs
     step = numbers * (2 if graphs else 1)
     return int(_MARGIN * _FLOAT * (step + _PARAMETERS * parameters))
@@ -76,13 +72,6 @@ def member_bytes(
 def reads_out(spec: NetworkSpec) -> bool:
     """Whether a training step's head is applied in the fused loop, and no particles leave it."""
     return mean_of_heads(spec) and spec.dropout == 0 and spec.outputs <= MAX_OUTPUTS
-
-
-def keeps_noise(spec: NetworkSpec) -> bool:
-    """Whether the fused kernels keep their noise from the forward to the backward pass."""
-    from pfrnn.kernels.plan import tuning_for  # needs Triton, as the fused path does
-
-    return tuning_for(spec.particles, spec.hidden).keep_noise
 
 
 def room(device: torch.device, held: int = 0) -> int | None:

@@ -123,8 +123,9 @@ def test_shapes_are_timed_beside_the_default(tmp_path, stand_ins):
     asked_for = [arguments[1] for arguments in stand_ins]
     assert [tuning.split for tuning in asked_for[:5]] == [True, False, False, True, True]
     # The code's own, and what it was before.
-    assert asked_for[0:2] == [tuning_for(60, 64), Tuning()]
-    assert asked_for[5:7] == [tuning_for(30, 128), Tuning()]
+    smaller = Tuning(crowd=False)
+    assert asked_for[0:2] == [tuning_for(60, 64), smaller]
+    assert asked_for[5:7] == [tuning_for(30, 128), smaller]
 
 
 def test_a_tunings_numbers_are_compared_with_the_codes_own(monkeypatch):

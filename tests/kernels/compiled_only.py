@@ -1,9 +1,10 @@
 """Compile what a training step launches, for a GPU that isn't there.
 
 ``python -m tests.kernels.compiled_only pf_lstm 90 tf32 30 64 1`` (cell, compute capability,
-precision, particles, units, outputs of a head inside the kernels: 0 without one) runs a step of a
-small population on the CPU with every launch replaced by Triton's own warm-up, which compiles with
-its bundled ptxas and launches nothing. Prints one JSON line: the bytes of shared memory of each
+precision, particles, units, outputs of a head inside the kernels: 0 without one; then "crowded" for
+a large population's tuning, which the code doesn't choose without a card) runs a step of a small
+population on the CPU with every launch replaced by Triton's own warm-up, which compiles with its
+bundled ptxas and launches nothing. Prints one JSON line: the bytes of shared memory of each
 kernel; the number of programs after that step; and after steps of other batches and populations;
 descriptors of shared memory that ptxas got wrong; kernels that may begin before the launch in front
 of them has ended.
@@ -25,7 +26,7 @@ from triton.runtime.jit import JITFunction
 
 from pfrnn.functional.types import FilterSwitches, Readout
 from pfrnn.kernels.noise import noise_key
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import CROWDED, Tuning
 from pfrnn.kernels.sequence import run_pf_fused
 from tests.kernels.filter_cases import Case, draw, read_out
 from tests.kernels.machine_code import disassembled, lost_zeros
@@ -140,12 +141,14 @@ def step(
 
 
 def main(
-    cell: str, capability: str, precision: str, particles: str, units: str, outputs: str
-) -> None:
+    cell: str, capability: str, precision: str, particles: str, units: str, outputs: str,
+    choice: str = "own",
+) -> None:  # fmt: skip
     programs = compile_only(int(capability))
     zeroed()
     gru = cell == "pf_gru"
-    rest = (precision, int(units), int(outputs), int(particles))
+    tuning = Tuning(**CROWDED) if choice == "crowded" else None
+    rest = (precision, int(units), int(outputs), int(particles), tuning)
     step(gru, MEMBERS, SEQUENCES, *rest)
     once = len(programs)
     # An odd last batch; one whose strides are multiples of 16; a single member; an odd number.

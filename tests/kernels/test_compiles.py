@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
-from bench.compiled import MULTIPROCESSORS
+from bench.compiled import MULTIPROCESSORS, RESERVED
 
 from .machine_code import lost_zeros
 
@@ -75,6 +75,27 @@ def test_a_training_step_compiles(
     assert early == (EARLY if capability == "90" else [])
     # Something was compiled: a machine program of each kernel lies in the cache.
     assert len({path.stem for path in tmp_path.rglob("*.cubin")}) >= len(KERNELS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cell", "capability"), [("pf_lstm", "90"), ("pf_gru", "90"), ("pf_lstm", "89")]
+)
+def test_a_large_populations_training_step_compiles(
+    cell: str, capability: str, tmp_path: Path
+) -> None:
+    arguments = (cell, capability, "tf32", 30, 64, 1, "crowded")
+    shared, once, often, wrong, early = compiled("compiled_only", arguments, tmp_path)
+    assert wrong == []
+    assert set(shared) == KERNELS
+    block = MULTIPROCESSORS[int(capability)]
+    assert max(shared.values()) <= block.block_shared, shared
+    # The choice counts on three of its programs a multiprocessor.
+    assert 3 * (shared["backward_kernel"] + RESERVED) <= block.shared or capability == "89"
+    # Two kernels a step: the first that starts one reads the very last tile, the last that ends
+    # one has a cap.
+    assert once == often == 11
+    assert early == (EARLY if capability == "90" else [])
 
 
 @pytest.mark.slow

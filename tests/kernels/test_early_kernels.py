@@ -22,11 +22,10 @@ from triton.runtime.interpreter import InterpreterBuilder
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.kernels import early, run_backward, run_forward
 from pfrnn.kernels.noise import NoiseKey
-from pfrnn.kernels.plan import Tuning
+from pfrnn.kernels.plan import CROWDED, Tuning
 from pfrnn.kernels.sequence import run_pf_fused
 
 from .filter_cases import Case, draw, read_out
-from .test_options_kernels import SPLIT
 
 ON_GPU = torch.cuda.is_available()
 
@@ -130,7 +129,9 @@ def train(gru: bool, case: Case, **options: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.skipif(ON_GPU, reason="watches the interpreter's memory")
-@pytest.mark.parametrize("options", [{}, {"split": True}, SPLIT], ids=["whole", "split", "options"])
+@pytest.mark.parametrize(
+    "options", [{}, {"split": True}, CROWDED], ids=["whole", "split", "options"]
+)
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
 def test_nothing_that_the_chain_uses_is_touched_before_the_wait(gru, options):
     case = Case(gru, 3, 2, 5, 3, 16)

@@ -18,7 +18,16 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterSwitches
-from pfrnn.kernels.plan import BF16_VARIABLE, Tuning, check_precision, tuning_for
+from pfrnn.kernels import sequence
+from pfrnn.kernels.plan import (
+    BF16_VARIABLE,
+    CROWDED,
+    Tuning,
+    check_precision,
+    crowded,
+    tuning_for,
+)
+from pfrnn.kernels.sequence import chosen_tuning
 
 from .filter_cases import Case, draw, errors, evaluate
 
@@ -70,11 +79,55 @@ def test_the_tuning_of_large_sizes(device, gru):
 def test_the_tuning_goes_by_the_size_alone():
     for units in (1, 33, 64):
         for particles in (1, 20, 32):
-            assert tuning_for(particles, units) == Tuning()
-    assert tuning_for(60, 32) == Tuning()
-    assert tuning_for(60, 64) == tuning_for(33, 33) == Tuning(split=True)
+            own = Tuning(crowd=units > 32)
+            assert tuning_for(particles, units) == own
+    assert tuning_for(60, 32) == tuning_for(128, 64) == Tuning(crowd=False)
+    assert tuning_for(60, 64) == tuning_for(33, 33) == Tuning(split=True, crowd=False)
     assert tuning_for(30, 128) == tuning_for(30, 65)
     assert tuning_for(30, 128).forward_warps == 8
+    assert not tuning_for(30, 128).crowd
+
+
+# 64 programs a member, as 64 sequences of 17 to 32 particles have; multiprocessors of an H200, of
+# a smaller card, of none. Where a card takes fewer turns with three programs a multiprocessor than
+# with two:
+CROWDS = {
+    132: {1: False, 4: False, 5: True, 6: True, 7: False, 8: False, 9: True, 12: True, 36: True},
+    60: {1: False, 2: True, 3: False, 4: True, 6: True},
+    0: {1: False, 12: False, 36: False},
+}
+
+
+def test_large_populations_take_smaller_kernels_where_that_saves_turns():
+    for card, populations in CROWDS.items():
+        for members, expected in populations.items():
+            found = crowded(Tuning(), 64 * members, card)
+            assert found == (Tuning(**CROWDED) if expected else Tuning()), (card, members)
+    assert crowded(Tuning(), 264, 132) == Tuning()
+    assert crowded(Tuning(), 265, 132) == Tuning(**CROWDED)
+
+
+def test_only_sizes_that_were_timed_are_crowded(monkeypatch):
+    monkeypatch.setattr(sequence, "multiprocessors", lambda device: 132)
+
+    def is_crowded(particles: int, units: int, precision: str = "tf32", members: int = 12) -> bool:
+        device = torch.device("cpu")
+        found = chosen_tuning(members, 64, particles, units, precision, device)
+        own = tuning_for(particles, units)
+        assert found in (own, own._replace(**CROWDED))
+        return found != own
+
+    assert is_crowded(30, 64)
+    assert is_crowded(17, 33)
+    # Two sequences share a program: half as many.
+    assert is_crowded(10, 64)
+    assert not is_crowded(10, 64, members=6)
+    assert not is_crowded(1, 64)
+    for members in (12, 36):
+        for precision in ("ieee", "tf32x3", "bf16"):
+            assert not is_crowded(30, 64, precision, members)
+        for particles, units in ((30, 32), (30, 16), (33, 64), (60, 64), (30, 65), (100, 64)):
+            assert not is_crowded(particles, units, members=members)
 
 
 @pytest.mark.slow
