@@ -133,7 +133,8 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     turns, split      1    1    1    1    2    2    6
     ============== ==== ==== ==== ==== ==== ==== ====
 
-    Outputs and gradients have the same bits either way.
+    Outputs and gradients have the same bits either way; of a head's gradient the machine code says
+    so, and no card yet (docs/performance.md).
 
     Args:
         tuning: of the layer's size (:func:`tuning_for`).
