@@ -47,8 +47,8 @@ SHAPES: dict[tuple[str, int], list[dict[str, Any]]] = {
 CHECKED = {"members": 2, "steps": 4}
 
 
-def gradients(size: Size, tuning: Tuning) -> Tensor:
-    """Gradient of all parameters of a small population, on the same numbers every time."""
+def numbers(size: Size, tuning: Tuning) -> dict[str, Tensor]:
+    """Losses and gradients of a small population, by name, on the same numbers every time."""
     torch.manual_seed(0)
     m = size.members
     leaves = {k: v.requires_grad_() for k, v in weights_of(size, m).items()}
@@ -56,8 +56,15 @@ def gradients(size: Size, tuning: Tuning) -> Tensor:
     y = torch.randn(m, size.steps, size.batch, device="cuda")
     key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
     run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
-    loss = filter_loss(size, leaves, x, y, run, key, key).sum()
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
+    loss = filter_loss(size, leaves, x, y, run, key, key)
+    gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
+    return {"loss": loss.detach(), **dict(zip(leaves, gradients, strict=True))}
+
+
+def gradients(size: Size, tuning: Tuning) -> Tensor:
+    """Gradient of all parameters, in one vector."""
+    found = numbers(size, tuning)
+    return torch.cat([value.flatten() for name, value in found.items() if name != "loss"])
 
 
 def check(size: Size, tuning: Tuning) -> dict[str, Any]:

@@ -17,7 +17,6 @@ already aren't timed again.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import statistics
@@ -34,12 +33,11 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import machine
-from bench.step_models import Size, filter_loss, fused_step, plain_step, weights_of
+from bench.shapes import numbers
+from bench.step_models import Size, fused_step, plain_step
 from bench.steps import DEVICE, timed
 from pfrnn.files import write_json
-from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import CROWDED, Tuning
-from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.provenance import commit
 
 _LATE = {"late_loads": True}
@@ -83,20 +81,6 @@ class Job(NamedTuple):
 def tuning_of(name: str) -> Tuning:
     """Return a candidate's tuning."""
     return Tuning()._replace(**CANDIDATES[name])
-
-
-def numbers(size: Size, tuning: Tuning) -> dict[str, Tensor]:
-    """Losses and gradients of a population over a few steps, on the same numbers every time."""
-    torch.manual_seed(0)
-    m = size.members
-    leaves = {k: v.requires_grad_() for k, v in weights_of(size, m).items()}
-    x = torch.randn(size.steps, m, size.batch, size.inputs, device="cuda")
-    y = torch.randn(m, size.steps, size.batch, device="cuda")
-    key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
-    run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
-    loss = filter_loss(size, leaves, x, y, run, key, key)
-    gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
-    return {"loss": loss.detach(), **dict(zip(leaves, gradients, strict=True))}
 
 
 def compared(size: Size, tuning: Tuning, expected: dict[str, Tensor]) -> dict[str, Any]:

@@ -168,7 +168,8 @@ def test_what_is_no_number_stays_none(device):
 def test_large_batches_with_batch_norm_take_the_reference(device):
     case = Case(members=1, steps=1, sequences=MAX_SEQUENCES + 1, units=2, switches=BN_RELU)
     assert max(largest_errors(case, device).values()) < BOUND
-    assert largest_errors(case._replace(given="one"), device).keys()
+    # Given statistics need no whole batch in a program: these run in the kernels, in several.
+    assert max(largest_errors(case._replace(given="one"), device).values()) < BOUND
 
 
 def test_refusals():

@@ -37,14 +37,9 @@ MODELS = [
 
 
 @pytest.fixture
-def place(device, monkeypatch):
+def place(monkeypatch):
     monkeypatch.setenv("PFRNN_GRAPHS", "0")
-    return torch.device(device)
-
-
-@pytest.fixture(scope="session")
-def device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def paths(tmp_path, name, model, place, monkeypatch, **patch):
