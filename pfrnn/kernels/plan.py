@@ -9,6 +9,7 @@ import torch
 
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.kernels import tiles
+from pfrnn.kernels.dispatch import interpreted
 
 RESAMPLING = {
     "none": tiles.RESAMPLE_NONE,
@@ -53,6 +54,8 @@ class Tuning(NamedTuple):
             fewer registers are held, and more is waited for.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
+        narrow: what the weights' gradient is made from is kept as bfloat16
+            (:meth:`Plan.stored`).
     """
 
     forward_rows: int = 64
@@ -77,6 +80,7 @@ class Tuning(NamedTuple):
     backward_fetch: bool = False
     late_loads: bool = False
     ticket: bool = True
+    narrow: bool = True
 
 
 # Eight warps have the registers for tiles of 128 units, which four spill; no cap fits them.
@@ -179,6 +183,25 @@ class Plan(NamedTuple):
         """
         return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
 
+    def stored(self, units: int) -> torch.dtype:
+        """Type in which the backward kernel keeps the factors of the weights' gradient.
+
+        TF32 products keep them as bfloat16: rounded to 8 bits where TF32 has 11, half the memory
+        to write and to read again, and float32 sums as before. A weight's gradient adds up the
+        rounding of every sequence, particle and step; nothing that goes on through time is
+        rounded. So whatever reads the factors for anything else keeps them as float32: products
+        that take the gates' gradients in pieces, of more units than ``backward_inner``. So does
+        ``weight_rows`` below 64, whose tiles of bfloat16 are what :meth:`backward_rows` tells of.
+        """
+        if self.precision == "bf16":
+            return torch.bfloat16
+        tuning = self.tuning
+        whole = padded_units(units) <= tuning.backward_inner and tuning.weight_rows >= 64
+        return torch.bfloat16 if self._narrow() and whole else torch.float32
+
+    def _narrow(self) -> bool:
+        return self.tuning.narrow and self.precision == "tf32" and has_bfloat16()
+
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.
 
@@ -204,6 +227,11 @@ class Plan(NamedTuple):
             "PB": 32,
             "PREC": self.precision,
         }
+
+
+def has_bfloat16() -> bool:
+    """Whether kernels compute with bfloat16: Triton's interpreter, on NumPy, does not."""
+    return not interpreted()
 
 
 def check_precision(precision: str, device: torch.device) -> None:

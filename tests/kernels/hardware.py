@@ -6,7 +6,9 @@ stated bound, and the factors of a TF32 product lose the 13 bits that tensor cor
 bound that holds under this can be expected to hold on a card, and one that doesn't is too tight.
 
 bf16 products need this to mean anything: NumPy has no such type, the interpreter keeps the numbers'
-bits as uint16, and its product multiplies those integers.
+bits as uint16, and its product multiplies those integers. It also cuts float32 off where a GPU
+rounds to the nearest (the manual, ``cvt.rn.bf16.f32``), an error twice as large and always towards
+zero.
 """
 
 from __future__ import annotations
@@ -36,6 +38,13 @@ def widened(x: TensorHandle) -> TensorHandle:
     if x.dtype.scalar != tl.bfloat16:
         return x
     return TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+def narrowed(x: np.ndarray) -> np.ndarray:
+    """Round float32 numbers to the nearest bf16, ties to even; returns its bits."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    nearest = bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)
+    return (np.where(np.isnan(x), bits | np.uint32(0x400000), nearest) >> 16).astype(np.uint16)
 
 
 class _Rounding:
@@ -94,5 +103,13 @@ def rounding(seed: int) -> Iterator[None]:
         return dot(self, widened(a), widened(b), d, precision, limit)
 
     patches["create_dot"] = product
+    cast = InterpreterBuilder.cast_impl
+
+    def rounded(self: Any, source: Any, to: Any) -> Any:
+        if (source.dtype.scalar, to.scalar) == (tl.float32, tl.bfloat16):
+            return TensorHandle(narrowed(source.data), tl.bfloat16)
+        return cast(self, source, to)
+
+    patches["cast_impl"] = rounded
     with mock.patch.multiple(InterpreterBuilder, **patches):
         yield
