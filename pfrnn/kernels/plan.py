@@ -9,7 +9,6 @@ import torch
 
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.kernels import tiles
-from pfrnn.kernels.dispatch import interpreted
 
 RESAMPLING = {
     "none": tiles.RESAMPLE_NONE,
@@ -54,8 +53,6 @@ class Tuning(NamedTuple):
             fewer registers are held, and more is waited for.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
-        narrow: what the weights' gradient is made from is kept as bfloat16
-            (:meth:`Plan.stored`).
     """
 
     forward_rows: int = 64
@@ -80,7 +77,6 @@ class Tuning(NamedTuple):
     backward_fetch: bool = False
     late_loads: bool = False
     ticket: bool = True
-    narrow: bool = True
 
 
 # Eight warps have the registers for tiles of 128 units, which four spill; no cap fits them.
@@ -137,8 +133,7 @@ def crowded(tuning: Tuning, programs: int, card: int) -> Tuning:
     turns, split      1    1    1    1    2    2    6
     ============== ==== ==== ==== ==== ==== ==== ====
 
-    Outputs and gradients have the same bits either way; of a head's gradient the machine code says
-    so, and no card yet (docs/performance.md).
+    Outputs and gradients have the same bits either way (docs/performance.md).
 
     Args:
         tuning: of the layer's size (:func:`tuning_for`).
@@ -183,25 +178,6 @@ class Plan(NamedTuple):
         """
         return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
 
-    def stored(self, units: int) -> torch.dtype:
-        """Type in which the backward kernel keeps the factors of the weights' gradient.
-
-        TF32 products keep them as bfloat16: rounded to 8 bits where TF32 has 11, half the memory
-        to write and to read again, and float32 sums as before. A weight's gradient adds up the
-        rounding of every sequence, particle and step; nothing that goes on through time is
-        rounded. So whatever reads the factors for anything else keeps them as float32: products
-        that take the gates' gradients in pieces, of more units than ``backward_inner``. So does
-        ``weight_rows`` below 64, whose tiles of bfloat16 are what :meth:`backward_rows` tells of.
-        """
-        if self.precision == "bf16":
-            return torch.bfloat16
-        tuning = self.tuning
-        whole = padded_units(units) <= tuning.backward_inner and tuning.weight_rows >= 64
-        return torch.bfloat16 if self._narrow() and whole else torch.float32
-
-    def _narrow(self) -> bool:
-        return self.tuning.narrow and self.precision == "tf32" and has_bfloat16()
-
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.
 
@@ -227,11 +203,6 @@ class Plan(NamedTuple):
             "PB": 32,
             "PREC": self.precision,
         }
-
-
-def has_bfloat16() -> bool:
-    """Whether kernels compute with bfloat16: Triton's interpreter, on NumPy, does not."""
-    return not interpreted()
 
 
 def check_precision(precision: str, device: torch.device) -> None:

@@ -59,7 +59,8 @@ def run_backward(
     slots = min(tuning.ring, steps + 1)
     tile = (members, sequences, particles, units)
     slab = count * constants["R"]
-    stored = plan.stored(units)
+    # As wide as the products that read them.
+    stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     gates = new(members, slots, blocks * units, slab, dtype=stored)
     if plan.noise == 0:
         gates[:, :, -units:].zero_()
@@ -161,14 +162,12 @@ def _add_weight_gradient(
     constants: dict[str, Any], first: int, end: int, only_compile: bool = False,
 ) -> None:  # fmt: skip
     tuning = plan.tuning
-    # As wide as its factors.
-    precision = "bf16" if gates.dtype == torch.bfloat16 else plan.precision
     piece = min(constants["HP"], 128)
     tiles = (constants["HP"] // piece) ** 2
     weight_gradient_kernel.run(
         inner, gates, out, first, end - first, gates.shape[1], gates.shape[-1],
         GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
-        BR=tuning.weight_rows, SHARES=tuning.shares, PREC=precision,
+        BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
         num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,
         grid=(tiles * out.shape[2] * tuning.shares, shape.members), warmup=only_compile,
     )  # fmt: skip

@@ -8,8 +8,6 @@ import torch
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
 from pfrnn.functional.types import FilterSwitches
-from pfrnn.kernels import plan
-from pfrnn.kernels.plan import Plan, Tuning
 
 from .filter_cases import Case
 from .hardware import narrowed, rounding
@@ -19,12 +17,6 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="imitates a GPU where there is none"
 )
 TANH = FilterSwitches(activation="tanh")
-# Tiles small enough for several programs, wide enough for bfloat16 factors.
-NARROW = Tuning(forward_rows=16, backward_rows=16, ring=3, shares=2)
-PLAN = Plan(
-    gru=False, mode=1, alpha=0.5, softplus=False, activation=0, norm=True, norm_eps=1e-5, noise=2,
-    given=False, valid=False, bptt=None, precision="tf32", tuning=Tuning(),
-)  # fmt: skip
 # Of three sequences all, two and none are there.
 VALID = torch.tensor(
     [[[1, 1, 1], [1, 0, 1]], [[1, 0, 1], [1, 0, 0]], [[0, 0, 1], [0, 0, 0]]], dtype=torch.bool
@@ -51,50 +43,6 @@ def test_tf32_products(gru):
     case = Case(gru, 2, 2, 3, 7, 32)
     with rounding(1):
         check(case, TANH, bound=TF32_BOUND, precision="tf32")
-
-
-@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
-def test_factors_of_the_weights_gradient_kept_as_bfloat16(gru, monkeypatch):
-    """Within the bound of TF32, and only the weights' own gradient sees it."""
-    case = Case(gru, 3, 2, 3, 7, 32)
-    found = {}
-    for narrow in (False, True):
-        monkeypatch.setattr(plan, "has_bfloat16", lambda narrow=narrow: narrow)
-        with rounding(1):
-            found[narrow] = check(
-                case, TANH, bound=TF32_BOUND, precision="tf32", tuning=NARROW
-            ).gradients
-    recurrent = {"recurrent", "candidate"} if gru else {"recurrent"}
-    assert recurrent < found[True].keys()
-    for name, gradient in found[True].items():
-        assert torch.equal(gradient, found[False][name]) != (name in recurrent), name
-
-
-@pytest.mark.parametrize(
-    ("units", "precision", "changes", "expected"),
-    [
-        (64, "tf32", {}, torch.bfloat16),
-        (64, "tf32", {"narrow": False}, torch.float32),
-        # Products read the gates' gradients from memory, in pieces.
-        (65, "tf32", {}, torch.float32),
-        (64, "tf32", {"backward_inner": 32}, torch.float32),
-        (64, "tf32", {"weight_rows": 32}, torch.float32),
-        (64, "ieee", {}, torch.float32),
-        (64, "tf32x3", {}, torch.float32),
-        (128, "bf16", {}, torch.bfloat16),
-    ],
-)
-def test_what_else_reads_the_factors_keeps_them_float32(
-    units, precision, changes, expected, monkeypatch
-):
-    monkeypatch.setattr(plan, "has_bfloat16", lambda: True)
-    made = PLAN._replace(precision=precision, tuning=Tuning(**changes))
-    assert made.stored(units) == expected
-
-
-def test_the_interpreter_keeps_float32():
-    """NumPy has no bfloat16."""
-    assert PLAN.stored(64) == torch.float32
 
 
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
