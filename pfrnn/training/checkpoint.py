@@ -26,6 +26,36 @@ def previous(path: Path) -> Path:
     return path.with_name(path.name + ".previous")
 
 
+def kept_for(path: Path, identity: str) -> Path:
+    """Name under which a checkpoint of other numbers waits until a job asks for it again."""
+    return path.with_name(f"{path.stem}-{identity}{path.suffix}")
+
+
+def set_aside(path: Path, identity: str) -> Path:
+    """Move a checkpoint and its predecessor out of the way of a job whose state they are not.
+
+    Args:
+        path: where the job saves its own.
+        identity: whose state they are.
+
+    Returns:
+        Where the checkpoint is now.
+    """
+    kept = kept_for(path, identity)
+    for one, to in ((path, kept), (previous(path), previous(kept))):
+        if one.exists():
+            one.replace(to)
+    return kept
+
+
+def take_back(path: Path, identity: str) -> None:
+    """Undo :func:`set_aside`, where it has kept something for ``identity``."""
+    kept = kept_for(path, identity)
+    for one, to in ((kept, path), (previous(kept), previous(path))):
+        if one.exists():
+            one.replace(to)
+
+
 def save(path: Path, state: Any) -> None:
     """Write ``state`` (tensors and plain data); the file that stood there becomes the previous."""
     buffer = io.BytesIO()

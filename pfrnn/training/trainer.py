@@ -105,20 +105,27 @@ class BlockTrainer:
         return (Path(lasting) / self.identity if lasting else self.folder) / "checkpoint.pt"
 
     def _restore(self) -> BlockState | None:
-        plain = checkpoint.load(self.checkpoint_path)
-        if plain is None:
-            return None
-        if plain["identity"] != self.identity:
+        path = self.checkpoint_path
+        plain = checkpoint.load(path)
+        if plain is not None and plain["identity"] != self.identity:
+            kept = checkpoint.set_aside(path, plain["identity"])
             log.warning(
-                "%s: of other parameters, data or source (%s, expected %s); starting anew",
-                self.checkpoint_path,
+                "%s was of other parameters, data or source (%s, expected %s); it is kept as %s "
+                "for a job that has those, delete it if there will be none",
+                path,
                 plain["identity"],
                 self.identity,
+                kept.name,
             )
+            plain = None
+        if plain is None:
+            checkpoint.take_back(path, self.identity)
+            plain = checkpoint.load(path)
+        if plain is None:
             return None
         state = BlockState.from_plain(plain, self.device)
         # A warning, because a job's log should show it without any setting.
-        log.warning("going on from %s", self.checkpoint_path)
+        log.warning("going on from %s", path)
         return state
 
     def save(self) -> None:

@@ -154,13 +154,47 @@ def test_damaged_checkpoint_is_reported_and_the_previous_used(tmp_path, caplog):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_checkpoint_of_other_parameters_is_not_used(unbroken, tmp_path, caplog):
+def test_checkpoint_of_other_parameters_is_kept_and_not_used(unbroken, tmp_path, caplog):
     plan, places, expected = unbroken
     folder = tmp_path / plan.blocks[0].id
-    checkpoint.save(folder / "checkpoint.pt", {"identity": "0123456789"})
+    path = folder / "checkpoint.pt"
+    for step in (1, 2):
+        checkpoint.save(path, {"identity": "0123456789", "step": step})
     train_block(plan, plan.blocks[0].id, places._replace(results=tmp_path))
     assert "of other parameters, data or source (0123456789" in caplog.text
     assert same_numbers(expected, folder)
+    kept = folder / "checkpoint-0123456789.pt"
+    assert kept.name in caplog.text
+    assert checkpoint.load(kept)["step"] == 2
+    assert checkpoint.load(checkpoint.previous(kept))["step"] == 1
+    assert not path.exists()
+
+
+def test_a_checkpoint_set_aside_is_gone_on_from_by_its_own_job(
+    unbroken, tmp_path, monkeypatch, caplog
+):
+    """Another version of the source ran in between."""
+    plan, places, expected = unbroken
+    places = places._replace(results=tmp_path)
+    path = tmp_path / plan.blocks[0].id / "checkpoint.pt"
+    save, saves = BlockTrainer.save, []
+
+    def stopped(self):
+        save(self)
+        saves.append(self)
+        if len(saves) == 3:
+            raise RuntimeError("stopped here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockTrainer, "save", stopped)
+        with pytest.raises(RuntimeError, match="stopped here"):
+            train_block(plan, plan.blocks[0].id, places)
+    checkpoint.set_aside(path, checkpoint.load(path)["identity"])
+    checkpoint.save(path, {"identity": "0123456789"})
+    train_block(plan, plan.blocks[0].id, places)
+    assert "going on from" in caplog.text
+    assert same_numbers(expected, path.parent)
+    assert [one.name for one in path.parent.glob("checkpoint*")] == ["checkpoint-0123456789.pt"]
 
 
 def test_unfinished_rerun_does_not_look_finished(unbroken, tmp_path, monkeypatch):
