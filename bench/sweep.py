@@ -58,6 +58,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "fetch_f128": {"forward_fetch": True, "forward_registers": 128},
     "split168_fetch_f": _SPLIT | {"forward_fetch": True},
     "all": CROWDED,
+    "narrow": {"narrow": True},
+    "all_narrow": CROWDED | {"narrow": True},
     "all128": CROWDED | {"backward_registers": 128},
 }
 CELLS = ("pf_lstm", "pf_gru")

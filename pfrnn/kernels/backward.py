@@ -50,7 +50,7 @@ def backward_kernel(
     gh_, gh_t, gh_m, gl_, gl_t, gl_m,
     gates_, inner_, dnorm_, dhid_, dcell_, dlw_, part_, sums_, dx_, dobs_,
     t, slot, slot_before, cut, T, N, P, SLOTS, alpha, norm_eps, read_, dread_, gy_, gy_t, gy_m,
-    wd_, wtd_, ticket_,
+    wd_, wtd_, ticket_, scale_,
     FIRST: tl.constexpr, LAST: tl.constexpr, GRU: tl.constexpr, SOFTPLUS: tl.constexpr,
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
@@ -89,6 +89,9 @@ def backward_kernel(
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
     let_next_begin(EARLY)
+    scale = 1.0
+    if gates_.dtype.element_ty == tl.float16:
+        scale = tl.load(scale_ + m)
     # What no backward launch writes comes first, while the launch before this one may still run.
     gain = tl.load(gain_ + m * H + unit, mask=unit < H, other=0.0)
     # Barriers hold loads back, and few warps hide them: what is small is read long before its use.
@@ -158,7 +161,7 @@ def backward_kernel(
         gates = gates_ + (m * SLOTS + slot) * (G * H) * PR
         dx = dx_ + (m * T + t) * N * E
         x, h_base = x_ + t.to(tl.int64) * x_t + m * x_m, hidden_ + at * H
-        store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, BK, G)
+        store_gate(gates, dx, dn, slab, PR, unit, n2, N, c, S, KP, H, HP, BK, G, scale)
         if NOISE != 0:
             ds = dn * eps
             if SOFTPLUS:
@@ -166,7 +169,7 @@ def backward_kernel(
                     w, wd_, first, c + 1, h_base, row, unit, live, mask, x, n2, N,
                     E, H, HP, KP, BK, PREC, LATER,
                 )  # fmt: skip
-            store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G)
+            store_gate(gates, dx, ds, slab, PR, unit, n2, N, c + 1, S, KP, H, HP, BK, G, scale)
         carried = load_columns(dhid_ + carry, row, unit, mask, H)
         through = product_columns(
             block, dn, gates + c * H * PR, 1, PR, slab, live, wt, wtd_, first, c,
@@ -184,7 +187,7 @@ def backward_kernel(
             store_slab(inner_ + ((m * SLOTS + slot) * 2 + 1) * H * PR, reset * h, slab, PR, unit, H)
             dr = tl.where(mask, through * h * reset * (1.0 - reset), 0.0)
             through *= reset
-            store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
+            store_gate(gates, dx, dr, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G, scale)
             through += product_columns(
                 block, dr, gates + H * PR, 1, PR, slab, live, wt, wtd_, first, 1,
                 H, HP, BK, PREC, LATER,
@@ -261,7 +264,7 @@ def backward_kernel(
             if LATE:
                 # One tile is left of four before the next comes.
                 grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
-                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G, scale)
                 share = dh * gate * (1.0 - bent * bent)
                 dc = load_columns(dcell_ + carry, row, unit, mask, H)
             dc *= keep
@@ -276,7 +279,7 @@ def backward_kernel(
             else:
                 dc += dh * gate * (1.0 - bent * bent)
                 grad = tl.where(mask, dh * moved * (1.0 - gate), 0.0)
-                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G)
+                store_gate(gates, dx, grad, slab, PR, unit, n2, N, 2, S, KP, H, HP, BK, G, scale)
             block = load_block(w, wd_, first, 1, H, HP, BK, LATER)
             other = load_block(wt, wtd_, first, 1, H, HP, BK, LATER)
             if LATE:
@@ -292,7 +295,7 @@ def backward_kernel(
             )
             gate = sigmoid(gate + x_1)
             grad = tl.where(mask, dc * held_c * gate * (1.0 - gate), 0.0)
-            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G)
+            store_gate(gates, dx, grad, slab, PR, unit, n2, N, 1, S, KP, H, HP, BK, G, scale)
             block = load_block(w, wd_, first, 0, H, HP, BK, LATER)
             ahead = load_block(wt, wtd_, first, 0, H, HP, BK, LATER)
             raw = load_columns(raw_ + (at1 - m * NK) * H, row, unit, mask, H)
@@ -335,7 +338,7 @@ def backward_kernel(
         else:
             grad = tl.where(mask, dc * new * gate * (1.0 - gate), 0.0)
             dn = dc * gate
-        store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, BK, G)
+        store_gate(gates, dx, grad, slab, PR, unit, n2, N, 0, S, KP, H, HP, BK, G, scale)
         if GRU:
             dh *= gate
         dh += product_columns(

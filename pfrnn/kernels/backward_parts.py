@@ -127,13 +127,18 @@ def scatter_columns(x, select):
 def store_gate(
     gates, dx, grad, slab, PR, unit, n2, N, g,
     S: tl.constexpr, KP: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BK: tl.constexpr,
-    G: tl.constexpr,
+    G: tl.constexpr, scale,
 ):  # fmt: skip
     """Store a gate's gradient and its sum over each sequence's particles (the input's share).
 
-    A product may follow that reads it in pieces.
+    A product may follow that reads it in pieces. As float16 it is kept in units of 1 / ``scale``,
+    and what exceeds the type is its largest number.
     """
-    store_slab(gates + g * H * PR, grad, slab, PR, unit, H)
+    if gates.dtype.element_ty == tl.float16:
+        scaled = tl.clamp(grad * scale, -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
+        store_slab(gates + g * H * PR, scaled, slab, PR, unit, H)
+    else:
+        store_slab(gates + g * H * PR, grad, slab, PR, unit, H)
     total = tl.sum(tl.reshape(grad, [HP, S, KP]), 2)
     at = dx + n2[None, :] * (G * H + 1) + (g * H + unit)[:, None]
     tl.store(at, total, mask=(unit < H)[:, None] & (n2 < N)[None, :])

@@ -9,6 +9,7 @@ import torch
 
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.kernels import tiles
+from pfrnn.kernels.dispatch import interpreted
 
 RESAMPLING = {
     "none": tiles.RESAMPLE_NONE,
@@ -53,6 +54,8 @@ class Tuning(NamedTuple):
             fewer registers are held, and more is waited for.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
             ends last, once, instead of by each of the next launch. Same order, same bits.
+        narrow: what the weights' gradient is made from is kept as float16 (:meth:`Plan.stored`).
+            Not the default until a card has timed it; bfloat16 gained 8 %.
     """
 
     forward_rows: int = 64
@@ -77,6 +80,7 @@ class Tuning(NamedTuple):
     backward_fetch: bool = False
     late_loads: bool = False
     ticket: bool = True
+    narrow: bool = False
 
 
 # Eight warps have the registers for tiles of 128 units, which four spill; no cap fits them.
@@ -178,6 +182,25 @@ class Plan(NamedTuple):
         """
         return max(self.tuning.backward_rows, 64 if self.precision == "bf16" else 1)
 
+    def stored(self, units: int) -> torch.dtype:
+        """Type in which the backward kernel keeps the factors of the weights' gradient.
+
+        TF32 products keep them as float16, whose 11 bits are TF32's: half the memory to write and
+        to read again, and float32 sums as before. The gates' gradients are scaled by a power of
+        two (:func:`pfrnn.kernels.run_backward.half_scale`); the states are of moderate size.
+        Whatever reads the factors for anything else keeps them as float32: products
+        that take the gates' gradients in pieces, of more units than ``backward_inner``. So does
+        ``weight_rows`` below 64, whose tiles of 16 bits are what :meth:`backward_rows` tells of.
+        """
+        if self.precision == "bf16":
+            return torch.bfloat16
+        tuning = self.tuning
+        whole = padded_units(units) <= tuning.backward_inner and tuning.weight_rows >= 64
+        return torch.float16 if self._narrow() and whole else torch.float32
+
+    def _narrow(self) -> bool:
+        return self.tuning.narrow and self.precision == "tf32" and narrows()
+
     def constants(self, units: int, particles: int, rows: int, inner: int) -> dict[str, Any]:
         """Return the compile-time arguments that both kernels share, for tiles of ``rows``.
 
@@ -203,6 +226,11 @@ class Plan(NamedTuple):
             "PB": 32,
             "PREC": self.precision,
         }
+
+
+def narrows() -> bool:
+    """Whether factors are kept narrow: not in the interpreter, whose TF32 products are float32."""
+    return not interpreted()
 
 
 def check_precision(precision: str, device: torch.device) -> None:

@@ -59,8 +59,7 @@ def run_backward(
     slots = min(tuning.ring, steps + 1)
     tile = (members, sequences, particles, units)
     slab = count * constants["R"]
-    # As wide as the products that read them.
-    stored = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    stored = plan.stored(units)
     gates = new(members, slots, blocks * units, slab, dtype=stored)
     if plan.noise == 0:
         gates[:, :, -units:].zero_()
@@ -84,6 +83,10 @@ def run_backward(
     gh, gh_t, gh_m = optional(grad_hidden, dhidden)
     gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
     gy, gy_t, gy_m = optional(grad_read, dhidden)
+    scale = unit = dhidden
+    if stored == torch.float16:
+        scale = half_scale(grad_hidden, grad_log_weights, grad_cell, grad_read)
+        unit = scale.reciprocal()  # of a power of two: exact
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
     read = factors(plan, saved.weights)
@@ -113,7 +116,7 @@ def run_backward(
             read_=dhidden if readout is None else readout,
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
-            ticket_=ticket, TICKET=ticket is not None, LATE=tuning.late_loads,
+            ticket_=ticket, scale_=scale, TICKET=ticket is not None, LATE=tuning.late_loads,
             EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
@@ -122,7 +125,9 @@ def run_backward(
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
-    add = functools.partial(_add_weight_gradient, plan, shape, inner, gates, dweights, constants)
+    add = functools.partial(
+        _add_weight_gradient, plan, shape, inner, gates, dweights, unit, constants
+    )
     total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
     kinds = {(first, last, t == steps): t for t, first, last in _launches(steps, tuning.split)}
     given = (gh is dhidden, gl is dhidden, outputs)
@@ -147,6 +152,30 @@ def run_backward(
     )  # fmt: skip
 
 
+def half_scale(
+    hidden: Tensor | None, log_weights: Tensor | None, cell: Tensor | None, read: Tensor | None
+) -> Tensor:
+    """Return (M,) powers of two that bring each member's largest incoming gradient to 8 to 16.
+
+    float16 is exact to 2^-11 from 2^-14 on and ends at 65504: gradients of gates keep TF32's
+    precision from a millionth of the largest incoming one, and may grow to 4096 times that.
+    A member's scale depends on its own gradients alone.
+
+    Args:
+        hidden: (T, M, N, K, H), gradient of the particles, or None; likewise the others.
+        log_weights: (T, M, N, K).
+        cell: (M, N, K, H), of the last step's cells.
+        read: (T, M, N, K, OUT), of a head's outputs.
+    """
+    peaks = [x.abs().amax((0, *range(2, x.dim()))) for x in (hidden, log_weights, read)
+             if x is not None]  # fmt: skip
+    if cell is not None:
+        peaks.append(cell.abs().flatten(1).amax(1))
+    peak = torch.stack(peaks).amax(0)
+    exponent = torch.where(peak.isfinite() & (peak > 0), 4 - torch.frexp(peak).exponent, 0)
+    return torch.ldexp(torch.ones_like(peak), exponent.clamp(-126, 126))
+
+
 def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
     """Yield (step, start only, finish only) of the backward kernel's launches."""
     for t in range(steps, -1, -1):
@@ -158,14 +187,14 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
 
 
 def _add_weight_gradient(
-    plan: Plan, shape: Shape, inner: Tensor, gates: Tensor, out: Tensor,
+    plan: Plan, shape: Shape, inner: Tensor, gates: Tensor, out: Tensor, unit: Tensor,
     constants: dict[str, Any], first: int, end: int, only_compile: bool = False,
 ) -> None:  # fmt: skip
     tuning = plan.tuning
     piece = min(constants["HP"], 128)
     tiles = (constants["HP"] // piece) ** 2
     weight_gradient_kernel.run(
-        inner, gates, out, first, end - first, gates.shape[1], gates.shape[-1],
+        inner, gates, out, unit, first, end - first, gates.shape[1], gates.shape[-1],
         GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
         BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
         num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,

@@ -6,7 +6,8 @@ sums have the same bits whoever shares the block.
 
 The backward kernel stores ``gates`` (M, slots, G H, P R), a ring over time, unit by unit with the
 programs' rows side by side (padding rows are zero), and ``inner`` (M, slots, 1 or 2, H, P R): h,
-and r * h of the GRU. Tensor cores read float32 factors along the summed axis, hence this order.
+and r * h of the GRU. Tensor cores read float32 factors along the summed axis, hence this order. As
+float16 the gates' gradients are in units of ``unit`` (M).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pfrnn.kernels.tiles import matmul
 
 @triton.jit(do_not_specialize=["first", "steps", "SLOTS"])
 def weight_gradient_kernel(
-    inner_, gates_, out_, first, steps, SLOTS, PR,
+    inner_, gates_, out_, unit_, first, steps, SLOTS, PR,
     GRU: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, BI: tl.constexpr, BO: tl.constexpr,
     BR: tl.constexpr, SHARES: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
@@ -43,7 +44,11 @@ def weight_gradient_kernel(
         offset = tl.where(g == 2, H, 0)
     inner = inner_ + m * SLOTS * INNER * H * PR + offset * PR
     gates = gates_ + m * SLOTS * G * H * PR + g * H * PR
-    acc = tl.load(at, mask=mask, other=0.0)
+    HALF: tl.constexpr = gates_.dtype.element_ty == tl.float16
+    if HALF:
+        acc = tl.zeros([BI, BO], tl.float32)
+    else:
+        acc = tl.load(at, mask=mask, other=0.0)
     for j in range(share, steps * blocks, SHARES):
         slot = ((first + j // blocks) % SLOTS).to(tl.int64)
         r = (j % blocks) * BR + tl.arange(0, BR)
@@ -51,5 +56,11 @@ def weight_gradient_kernel(
         right = gates + slot * G * H * PR + o[None, :] * PR + r[:, None]
         a = tl.load(left, mask=(i < H)[:, None] & (r < PR)[None, :], other=0.0)
         b = tl.load(right, mask=(r < PR)[:, None] & (o < H)[None, :], other=0.0)
-        acc += matmul(a, b, PREC)
+        if HALF:
+            acc += tl.dot(a, b)
+        else:
+            acc += matmul(a, b, PREC)
+    if HALF:
+        # A power of two: exact.
+        acc = tl.load(at, mask=mask, other=0.0) + acc * tl.load(unit_ + m)
     tl.store(at, acc, mask=mask)

@@ -8,8 +8,12 @@ import torch
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
 from pfrnn.functional.types import FilterSwitches
+from pfrnn.kernels import plan
+from pfrnn.kernels.plan import Plan, Tuning
+from pfrnn.kernels.run_backward import half_scale
+from pfrnn.kernels.sequence import run_pf_fused
 
-from .filter_cases import Case
+from .filter_cases import Case, draw
 from .hardware import narrowed, rounding
 from .test_filter_kernels import BF16_BOUND, BOUND, TF32_BOUND, check
 
@@ -17,6 +21,12 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="imitates a GPU where there is none"
 )
 TANH = FilterSwitches(activation="tanh")
+# Tiles small enough for several programs, wide enough for float16 factors.
+NARROW = Tuning(forward_rows=16, backward_rows=16, ring=3, shares=2, narrow=True)
+PLAN = Plan(
+    gru=False, mode=1, alpha=0.5, softplus=False, activation=0, norm=True, norm_eps=1e-5, noise=2,
+    given=False, valid=False, bptt=None, precision="tf32", tuning=Tuning(narrow=True),
+)  # fmt: skip
 # Of three sequences all, two and none are there.
 VALID = torch.tensor(
     [[[1, 1, 1], [1, 0, 1]], [[1, 0, 1], [1, 0, 0]], [[0, 0, 1], [0, 0, 0]]], dtype=torch.bool
@@ -43,6 +53,85 @@ def test_tf32_products(gru):
     case = Case(gru, 2, 2, 3, 7, 32)
     with rounding(1):
         check(case, TANH, bound=TF32_BOUND, precision="tf32")
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_factors_of_the_weights_gradient_kept_as_float16(gru, monkeypatch):
+    """Within the bound of TF32, and only the weights' own gradient sees it."""
+    case, options = Case(gru, 3, 2, 3, 7, 32), {"precision": "tf32", "tuning": NARROW}
+    plain = check(case, TANH, **options).gradients
+    monkeypatch.setattr(plan, "narrows", lambda: True)
+    with rounding(1):
+        check(case, TANH, bound=TF32_BOUND, **options)
+    narrow = check(case, TANH, bound=TF32_BOUND, **options).gradients
+    recurrent = {"recurrent", "candidate"} if gru else {"recurrent"}
+    assert recurrent < narrow.keys()
+    for name, gradient in narrow.items():
+        assert torch.equal(gradient, plain[name]) != (name in recurrent), name
+
+
+@pytest.mark.parametrize(
+    ("units", "precision", "changes", "expected"),
+    [
+        (64, "tf32", {}, torch.float16),
+        (64, "tf32", {"narrow": False}, torch.float32),
+        # Products read the gates' gradients from memory, in pieces.
+        (65, "tf32", {}, torch.float32),
+        (64, "tf32", {"backward_inner": 32}, torch.float32),
+        (64, "tf32", {"weight_rows": 32}, torch.float32),
+        (64, "ieee", {}, torch.float32),
+        (64, "tf32x3", {}, torch.float32),
+        (128, "bf16", {}, torch.bfloat16),
+    ],
+)
+def test_what_else_reads_the_factors_keeps_them_float32(
+    units, precision, changes, expected, monkeypatch
+):
+    monkeypatch.setattr(plan, "narrows", lambda: True)
+    made = PLAN._replace(precision=precision, tuning=Tuning(**{"narrow": True} | changes))
+    assert made.stored(units) == expected
+
+
+def test_a_members_scale_goes_by_its_largest_incoming_gradient():
+    read = torch.zeros(2, 5, 3)
+    read[1, 0, 2], read[0, 1, 0], read[0, 3, 1], read[0, 4, 1] = -1.0, 1e-20, 1e38, float("nan")
+    cell = torch.zeros(5, 4)
+    cell[0, 1] = 6.0
+    found = half_scale(None, None, cell, read)
+    largest = torch.tensor([6.0, 1e-20, 0.0, 1e38, 0.0])
+    scaled = largest * found
+    assert scaled[2] == 0
+    assert ((scaled[[0, 1, 3]] >= 8) & (scaled[[0, 1, 3]] < 16)).all()
+    assert found[2] == found[4] == 1  # nothing came in, or no number
+    assert torch.equal(torch.frexp(found).mantissa, torch.full((5,), 0.5))
+    assert torch.equal(half_scale(None, read[:, :1], cell[:1], None), found[:1])
+
+
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+def test_a_loss_of_any_size_has_the_same_gradients(gru, monkeypatch):
+    """float16 alone would lose gradients below 6e-8 and overflow past 65504."""
+    monkeypatch.setattr(plan, "narrows", lambda: True)
+    drawn = draw(Case(gru, 3, 2, 3, 7, 32))
+
+    def gradients(size):
+        leaves = [None if w is None else w.clone().requires_grad_() for w in drawn.weights]
+        out = run_pf_fused(
+            drawn.projected, drawn.state, drawn.noise, drawn.uniforms,
+            type(drawn.weights)(*leaves), TANH, precision="tf32", tuning=NARROW,
+        )  # fmt: skip
+        (size * (out.hidden.square().sum() + out.log_weights.sum())).backward()
+        return [leaf.grad / size for leaf in leaves if leaf is not None and leaf.grad is not None]
+
+    expected = gradients(1.0)
+    assert all((gradient != 0).any() for gradient in expected)
+    for size in (2.0**-60, 2.0**60):
+        for one, other in zip(gradients(size), expected, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_the_interpreter_keeps_float32():
+    """Its TF32 products are float32, and tests ask that of them."""
+    assert PLAN.stored(64) == torch.float32
 
 
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])

@@ -24,6 +24,7 @@ from pfrnn.kernels.plan import CROWDED, Tuning
 from pfrnn.kernels.sequence import chosen_tuning, run_pf_fused
 
 from .filter_cases import Case, draw, read_out
+from .test_filter_kernels import TF32_BOUND, check
 
 ON_GPU = torch.cuda.is_available()
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -226,3 +227,18 @@ def test_gpu_a_member_has_the_same_bits_in_a_large_population(gru: bool) -> None
         timed = name in TIMED
         found, expected = (alone[name][:, 0], value[:, 5]) if timed else (alone[name][0], value[5])
         assert torch.equal(found, expected), name
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
+@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
+@pytest.mark.parametrize("size", [(1, 3, 1, 7, 33), (6, 3, 5, 30, 64), (8, 3, 64, 30, 64)])
+def test_gpu_narrow_factors(gru, size):
+    """Within TF32's bound of the float64 reference; a large population's kernels have the bits."""
+    case, tanh = Case(gru, *size, "cuda"), FilterSwitches(activation="tanh")
+    found = [
+        check(case, tanh, bound=TF32_BOUND, precision="tf32", tuning=Tuning(narrow=True, **changes))
+        for changes in ({}, CROWDED)
+    ]
+    for name, gradient in found[0].gradients.items():
+        assert torch.equal(gradient, found[1].gradients[name]), name
