@@ -254,9 +254,8 @@ def begun(output: Path) -> dict[str, Any]:
     if not output.exists():
         return new
     old: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    # A choice that came with later code was, before it, what it is by default or stands here.
-    before = {**Tuning._field_defaults, "narrow": False}
-    known = {**old, "tuning": {**before, **old.get("tuning", {})}}
+    # A choice that came with later code was, before it, what it is by default.
+    known = {**old, "tuning": {**Tuning._field_defaults, **old.get("tuning", {})}}
     if any(known.get(name) != value for name, value in new.items()):
         kept = output.with_suffix(".before.json")
         output.replace(kept)

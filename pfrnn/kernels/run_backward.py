@@ -158,7 +158,7 @@ def half_scale(
     """Return (M,) powers of two that bring each member's largest incoming gradient to 8 to 16.
 
     float16 is exact to 2^-11 from 2^-14 on and ends at 65504: gradients of gates keep TF32's
-    precision from a millionth of the largest incoming one, and may grow to 4096 times that.
+    precision from 2^-17 of the largest incoming one on, and may grow to 4094 times that.
     A member's scale depends on its own gradients alone.
 
     Args:
