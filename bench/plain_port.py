@@ -8,6 +8,7 @@ fidelity ``paper`` computes, and nothing of it is tuned.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +36,15 @@ class PlainPFLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean particle of every step: (T, N, D) -> (T, N, H)."""
+        return torch.stack([(p.exp().unsqueeze(-1) * h).sum(1) for h, p in self.beliefs(x)])
+
+    def beliefs(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield each step's particles (N, K, H) and log-weights (N, K)."""
         steps, sequences, _ = x.shape
         count, size = self.num_particles, self.hidden_size
         h = x.new_zeros(sequences, count, size)
         c = torch.zeros_like(h)
         p = x.new_full((sequences, count), -math.log(count))
-        means = []
         for t in range(steps):
             wide = x[t].unsqueeze(1).expand(-1, count, -1)
             blocks = self.gates(torch.cat([h, wide], -1))
@@ -52,8 +56,7 @@ class PlainPFLSTM(nn.Module):
             p = p + self.f_obs(torch.cat([h, wide], -1)).squeeze(-1)
             p = torch.log_softmax(p, -1)
             h, c, p = self.resample(h, c, p)
-            means.append((p.exp().unsqueeze(-1) * h).sum(1))
-        return torch.stack(means)
+            yield h, p
 
     def resample(self, h: Tensor, c: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Resample softly."""
@@ -76,13 +79,12 @@ class PlainPFGRU(PlainPFLSTM):
         self.gates = nn.Linear(both, 3 * hidden_size)
         self.candidate = nn.Linear(both, hidden_size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the mean particle of every step: (T, N, D) -> (T, N, H)."""
+    def beliefs(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield each step's particles (N, K, H) and log-weights (N, K)."""
         steps, sequences, _ = x.shape
         count, size = self.num_particles, self.hidden_size
         h = x.new_zeros(sequences, count, size)
         p = x.new_full((sequences, count), -math.log(count))
-        means = []
         for t in range(steps):
             wide = x[t].unsqueeze(1).expand(-1, count, -1)
             z, r, s = self.gates(torch.cat([h, wide], -1)).chunk(3, -1)
@@ -93,5 +95,4 @@ class PlainPFGRU(PlainPFLSTM):
             p = p + self.f_obs(torch.cat([h, wide], -1)).squeeze(-1)
             p = torch.log_softmax(p, -1)
             h, _, p = self.resample(h, h, p)
-            means.append((p.exp().unsqueeze(-1) * h).sum(1))
-        return torch.stack(means)
+            yield h, p

@@ -89,10 +89,13 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
     else:
         rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
         guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
-    lw = out.log_weights.transpose(0, 1)
-    prediction = ((guesses * lw.exp()).sum(-1) - y).square()
-    elbo = torch.logsumexp(-(guesses - y.unsqueeze(-1)).abs(), -1)
-    return (prediction - elbo).sum((1, 2)) / n
+    return training_loss(guesses, out.log_weights.transpose(0, 1), y).sum((1, 2)) / n
+
+
+def training_loss(guesses: Tensor, log_weights: Tensor, y: Tensor) -> Tensor:
+    """Prediction loss and ELBO of each step; the particles' guesses and log-weights (..., K)."""
+    prediction = ((guesses * log_weights.exp()).sum(-1) - y).square()
+    return prediction - torch.logsumexp(-(guesses - y.unsqueeze(-1)).abs(), -1)
 
 
 class Trained(NamedTuple):
@@ -199,20 +202,33 @@ def reference_step(
     return lambda: call.replay(drawn())
 
 
-def plain_step(size: Size) -> Callable[[], None]:
-    """Return the step of one plain module, eager."""
+def plain_step(size: Size, whole: bool = False, device: str = "cuda") -> Callable[[], None]:
+    """Return the step of one plain module, eager.
+
+    ``whole`` is the training step that populations are timed with: prediction loss and ELBO over
+    the particles, clipping, L2. Without it the module has less to do: squared errors of the mean.
+    """
     make = PlainPFGRU if size.cell.endswith("gru") else PlainPFLSTM
     encoder, head = nn.Linear(size.inputs, size.encoder), nn.Linear(size.hidden, 1)
     core = make(size.encoder, size.hidden, size.particles)
-    modules = nn.ModuleList([encoder, core, head]).cuda()
-    optimiser = torch.optim.RMSprop(modules.parameters(), lr=3e-4)
-    x = torch.randn(size.steps, size.batch, size.inputs, device="cuda")
-    y = torch.randn(size.steps, size.batch, device="cuda")
+    modules = nn.ModuleList([encoder, core, head]).to(device)
+    decay = 1e-4 if whole else 0.0
+    optimiser = torch.optim.RMSprop(modules.parameters(), lr=3e-4, weight_decay=decay)
+    x = torch.randn(size.steps, size.batch, size.inputs, device=device)
+    y = torch.randn(size.steps, size.batch, device=device)
+
+    def loss() -> Tensor:
+        encoded = torch.relu(encoder(x))
+        if not whole:
+            return (head(core(encoded)).squeeze(-1) - y).square().sum() / size.batch
+        hidden, log_weights = map(torch.stack, zip(*core.beliefs(encoded), strict=True))
+        return training_loss(head(hidden).squeeze(-1), log_weights, y).sum() / size.batch
 
     def step() -> None:
-        guess = head(core(torch.relu(encoder(x)))).squeeze(-1)
         optimiser.zero_grad()
-        ((guess - y).square().sum() / size.batch).backward()
+        loss().backward()
+        if whole:
+            nn.utils.clip_grad_norm_(modules.parameters(), 5.0)
         optimiser.step()
 
     return step

@@ -5,9 +5,10 @@
 
 A step is that of ``bench/steps.py``: batch 64, T 100, K 30, H 64, a CUDA graph. Every candidate is
 timed with 12 PF-LSTMs, then with 12 PF-GRUs; the fastest few with 36 and with one. The default is
-timed first and last, the plain module once a cell. Each candidate's losses and gradients over a few
-steps are compared with the default's (``gap``: the largest error over the largest value, where
-ReLU's kinks count; ``norm``: the error's norm over the norm) and with themselves (``repeats``).
+timed first and last, the plain module once a cell and way. Each candidate's losses and gradients
+over a few steps are compared with the default's (``gap``: the largest error over the largest value,
+where ReLU's kinks count; ``norm``: the error's norm over the norm) and with themselves
+(``repeats``).
 
 A child process does the timing and another one goes on where it fails, hangs or loses its context;
 what it was at is recorded as an error. The file is written after every row, and rows that are there
@@ -63,6 +64,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "all128": CROWDED | {"backward_registers": 128},
 }
 CELLS = ("pf_lstm", "pf_gru")
+# One plain module, with less to do and with the whole training step (bench.step_models.plain_step).
+PLAIN = ("plain", "plain_whole")
 # Best candidates that are timed with other populations, and those.
 FEW, POPULATIONS = 3, (36, 1)
 # A gap of so much isn't rounding: such a candidate isn't among the best.
@@ -100,8 +103,8 @@ def compared(size: Size, tuning: Tuning, expected: dict[str, Tensor]) -> dict[st
 def timing(job: Job, expected: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
     """Compare and time one candidate; ``expected`` keeps the default's numbers, by cell."""
     size = Size(job.cell, members=job.members)
-    if job.name == "plain":
-        times = timed(plain_step(size._replace(members=1)))
+    if job.name in PLAIN:
+        times = timed(plain_step(size._replace(members=1), whole=job.name == "plain_whole"))
         return {"ms_per_member": statistics.median(times)}
     tuning = tuning_of(job.name)
     small = size._replace(members=12, steps=4)
@@ -117,7 +120,7 @@ def best(rows: list[dict[str, Any]]) -> list[str]:
     """The fastest candidates with twelve members, both cells together where both were timed."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
-        if row["members"] == 12 and row["name"] not in ("default", "plain"):
+        if row["members"] == 12 and row["name"] not in ("default", *PLAIN):
             right = "error" not in row and row["norm"] < WRONG and row["repeats"]
             found.setdefault(row["name"], {})[row["cell"]] = (
                 row["ms_per_member"] if right else float("inf")
@@ -130,7 +133,7 @@ def jobs(rows: list[dict[str, Any]], names: list[str]) -> list[Job]:
     """All rows wanted, in order; the last ones follow from the first."""
     wanted = []
     for cell in CELLS:
-        wanted.append(Job("plain", cell, 1))
+        wanted += [Job(name, cell, 1) for name in PLAIN]
         wanted += [Job(name, cell, 12) for name in names]
         wanted.append(Job("default", cell, 12, 1))
     done = {place(row) for row in rows}
