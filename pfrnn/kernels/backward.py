@@ -57,6 +57,7 @@ def backward_kernel(
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
     PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
     FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr, END: tl.constexpr,
+    LEAN: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start step t - 1 (unless LAST); grid (P, M).
 
@@ -68,10 +69,10 @@ def backward_kernel(
     E: tl.constexpr = G * H + 1
     B: tl.constexpr = H * H
     INNER: tl.constexpr = 2 if GRU else 1
-    # Blocks that are read before the wait are fetched there; others just before their products,
-    # which takes less shared memory.
-    AHEAD: tl.constexpr = 1 if FETCH else 0
+    # Blocks that are read before the wait are fetched there; others, where LEAN all, just before
+    # their products, which takes less shared memory.
     LATER: tl.constexpr = 2 if FETCH else 0
+    AHEAD: tl.constexpr = 1 if FETCH and not LEAN else LATER
     p, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     local = tl.arange(0, R)
     n = p * S + local // KP

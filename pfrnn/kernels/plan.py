@@ -49,7 +49,10 @@ class Tuning(NamedTuple):
             engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it. Likewise
             ``backward_fetch``.
         backward_registers: the most that a thread of the backward kernel may have, but for a split
-            step's launch that ends the step, which takes fewer by itself.
+            step's launch that ends the step.
+        end_registers: likewise of that launch.
+        lean_ends: in that launch fetched weight blocks come just before their products, one after
+            the other into the same shared memory: more of its programs fit a multiprocessor.
         late_loads: the backward kernel reads what is small just before its use, not at its start:
             fewer registers are held, and more is waited for.
         ticket: the partial sums behind the batch norm are added up by the program of a member that
@@ -70,6 +73,8 @@ class Tuning(NamedTuple):
     weight_warps: int = 4
     forward_registers: int | None = 168
     backward_registers: int | None = None
+    end_registers: int | None = None
+    lean_ends: bool = False
     weight_stages: int = 3
     weight_rows: int = 64
     ring: int = 17
