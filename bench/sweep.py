@@ -61,6 +61,9 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "all": CROWDED,
     "narrow": {"narrow": True},
     "all_narrow": CROWDED | {"narrow": True},
+    "lean": CROWDED | {"narrow": True, "lean_ends": True},
+    "lean96": CROWDED | {"narrow": True, "lean_ends": True, "end_registers": 96},
+    "lean80": CROWDED | {"narrow": True, "lean_ends": True, "end_registers": 80},
     "all128": CROWDED | {"backward_registers": 128},
 }
 CELLS = ("pf_lstm", "pf_gru")

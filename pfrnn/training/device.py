@@ -15,7 +15,7 @@ from pfrnn.provenance import machine
 
 
 def open_device(execution: Execution, asked: str | None = None) -> torch.device:
-    """Choose the device and fix the number of CPU threads (CPU sums differ between thread counts).
+    """Choose the device and fix what sums depend on: CPU threads; cuDNN's algorithms on a GPU.
 
     Args:
         execution: ``device`` auto takes a CUDA device when there is one.
@@ -36,7 +36,20 @@ def open_device(execution: Execution, asked: str | None = None) -> torch.device:
             f"device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices here, counted "
             "from 0"
         )
+    if device.type == "cuda":
+        _repeat_convolutions()
     return device
+
+
+def _repeat_convolutions() -> None:
+    """Let cuDNN add up in a fixed order, and multiply in float32 as torch's other products do.
+
+    Convolutions read the maze's map. By default their weights' gradient may be added up in
+    whatever order its parts come, so that two trainings with the same seeds drift apart.
+    """
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def computed_on(device: torch.device) -> dict[str, Any]:
