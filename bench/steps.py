@@ -5,8 +5,8 @@
 A step is forward, backward, clipping and RMSprop of a small network (linear encoder, PF-LSTM or
 PF-GRU, linear head, prediction loss and ELBO), captured as a CUDA graph and replayed on random
 data; the median of ten replays counts. The plain module (:mod:`bench.plain_port`) runs eagerly,
-with less to do (no ELBO, no clipping), before and after the kernels; ratios are to the faster of
-the two medians. Where the kernels refuse a size, the step is what the product takes instead, and
+before and after the kernels: with the same loss, clipping and L2 (``times_whole``), and with less
+to do, no ELBO, no clipping (``times_plain``); ratios are to the faster of two medians. Where the kernels refuse a size, the step is what the product takes instead, and
 its row says which way that is and why. Section ``shapes`` compares tunings for more particles or
 units than those that most runs have. A row says whether its population took the tuning of
 large ones (``pfrnn.kernels.plan.crowded``). The card's name stands in the file. Rows are written as
@@ -112,10 +112,24 @@ def attempt(size: Size, timing: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {**size._asdict(), "error": str(error)[:300]}
 
 
-def plain_row(size: Size, step: Callable[[], None], when: str) -> dict[str, Any]:
-    """Time the plain module; it waits for the host, so that other work there disturbs it."""
+PLAIN_WAYS = {False: "plain eager module", True: "plain eager module, the whole step"}
+
+
+def plain_rows(
+    size: Size, steps: dict[bool, Callable[[], None]], when: str
+) -> Iterator[dict[str, Any]]:
+    """Time the plain module, without and with the whole step's work, in turns.
+
+    It waits for the host, so that other work there disturbs it.
+    """
+    for whole, step in steps.items():
+        yield plain_row(size, step, when, PLAIN_WAYS[whole])
+
+
+def plain_row(size: Size, step: Callable[[], None], when: str, way: str) -> dict[str, Any]:
+    """Time one form of the plain module."""
     times = timed(step)
-    row = {**size._asdict(), "way": "plain eager module", "when": when}
+    row = {**size._asdict(), "way": way, "when": when}
     row |= {"ms": statistics.median(times), "fastest": min(times), "slowest": max(times)}
     print({k: round(v, 1) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     return row | {"repeats": len(times)}
@@ -125,21 +139,33 @@ def steps_section() -> Iterator[dict[str, Any]]:
     """Both cells, populations of 1, 12 and 36; the plain module before and after them."""
     for cell in ("pf_lstm", "pf_gru"):
         size = Size(cell)
-        plain = plain_step(size)
-        before = plain_row(size, plain, "before")
-        yield before
-        rows = []
+        plain = {whole: plain_step(size, whole) for whole in PLAIN_WAYS}
+        yardsticks = []
+        for row in plain_rows(size, plain, "before"):
+            yardsticks.append(row)
+            yield row
+        rows: list[dict[str, Any]] = []
         # bf16 is refused without this; should it fail, nothing after it can be timed.
         tried = ("tf32", "bf16") if os.environ.get(BF16_VARIABLE) == "1" else ("tf32",)
         for precision in tried:
             for members in (1, 12, 36):
                 row = fused(size._replace(members=members, precision=precision))
-                rows.append(row | {"times_plain": before["ms"] / row["ms_per_member"]})
+                rows.append(row | ratios(row, yardsticks))
                 yield rows[-1]
-        after = plain_row(size, plain, "after")
-        for row in rows:  # these stand in the result already, and are written again with the next
-            row["times_plain"] = min(before["ms"], after["ms"]) / row["ms_per_member"]
-        yield after
+        for after in plain_rows(size, plain, "after"):
+            yardsticks.append(after)
+            for row in rows:  # these stand in the result already, and are written again with it
+                row.update(ratios(row, yardsticks))
+            yield after
+
+
+def ratios(row: dict[str, Any], yardsticks: list[dict[str, Any]]) -> dict[str, float]:
+    """How many times the plain module's throughput a row has, by the faster of its medians."""
+    ms = {
+        way: [one["ms"] for one in yardsticks if one["way"] == way] for way in PLAIN_WAYS.values()
+    }
+    names = {"times_plain": PLAIN_WAYS[False], "times_whole": PLAIN_WAYS[True]}
+    return {name: min(ms[way]) / row["ms_per_member"] for name, way in names.items()}
 
 
 SCALING = {
@@ -245,6 +271,9 @@ SECTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
 }
 
 
+_EARLIER = {"narrow": False}
+
+
 def begun(output: Path) -> dict[str, Any]:
     """What an earlier run on the same card, torch and tuning has left, or a new result."""
     new: dict[str, Any] = {**machine(DEVICE), "tuning": Tuning()._asdict(), "crowded": CROWDED}
@@ -254,8 +283,9 @@ def begun(output: Path) -> dict[str, Any]:
     if not output.exists():
         return new
     old: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    # A choice that came with later code was, before it, what it is by default.
-    known = {**old, "tuning": {**Tuning._field_defaults, **old.get("tuning", {})}}
+    # A choice that came with later code was, before it, what it is by default, but for these.
+    earlier = Tuning._field_defaults | _EARLIER
+    known = {**old, "tuning": {**earlier, **old.get("tuning", {})}}
     if any(known.get(name) != value for name, value in new.items()):
         kept = output.with_suffix(".before.json")
         output.replace(kept)

@@ -59,11 +59,10 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "fetch_f128": {"forward_fetch": True, "forward_registers": 128},
     "split168_fetch_f": _SPLIT | {"forward_fetch": True},
     "all": CROWDED,
-    "narrow": {"narrow": True},
-    "all_narrow": CROWDED | {"narrow": True},
-    "lean": CROWDED | {"narrow": True, "lean_ends": True},
-    "lean96": CROWDED | {"narrow": True, "lean_ends": True, "end_registers": 96},
-    "lean80": CROWDED | {"narrow": True, "lean_ends": True, "end_registers": 80},
+    "not_lean": CROWDED | {"lean_ends": False},
+    "end96": CROWDED | {"end_registers": 96},
+    "float32": {"narrow": False},
+    "all_float32": CROWDED | {"narrow": False},
     "all128": CROWDED | {"backward_registers": 128},
 }
 CELLS = ("pf_lstm", "pf_gru")

@@ -117,7 +117,7 @@ def run_backward(
             dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
             wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
             ticket_=ticket, scale_=scale, TICKET=ticket is not None, LATE=tuning.late_loads,
-            LEAN=ends and tuning.lean_ends, EARLY=early, launch_pdl=early,
+            LEAN=ends and tuning.lean_ends and not plan.gru, EARLY=early, launch_pdl=early,
             FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps,

@@ -60,6 +60,11 @@ def test_steps_keeps_what_an_earlier_session_measured(tmp_path, stand_ins):
     output.write_text(json.dumps(result | {"tuning": older}))
     steps.main(["--output", str(output), "--sections", "rnn"])
     assert "scaling" in read(output)
+    # One from before float16 factors were the default had none.
+    older = {name: value for name, value in result["tuning"].items() if name != "narrow"}
+    output.write_text(json.dumps(result | {"tuning": older}))
+    steps.main(["--output", str(output), "--sections", "rnn"])
+    assert "scaling" not in read(output)
     # Of another card: kept beside.
     output.write_text(json.dumps(result | {"card": "another"}))
     steps.main(["--output", str(output), "--sections", "rnn"])
@@ -158,27 +163,34 @@ def test_what_is_compiled_ahead_has_no_size_twice():
 def test_the_plain_module_is_timed_twice_and_the_faster_median_counts(
     tmp_path, stand_ins, monkeypatch
 ):
-    # A first plain timing of 300 to 500 ms, later ones of 200 to 400; kernels take 12 ms.
-    plain = iter([[300.0, 400.0, 500.0], [200.0, 250.0, 400.0], [5.0], [6.0]])
+    # A first plain timing of 300 to 500 ms, later ones of 200 to 400; the whole step takes 500, then
+    # 450 ms; kernels take 12 ms.
+    less = iter([[300.0, 400.0, 500.0], [200.0, 250.0, 400.0], [5.0], [6.0]])
+    more = iter([[500.0], [450.0], [7.0], [8.0]])
     made = {}
 
-    def plain_step(size):
-        made["plain"] = lambda: None
-        return made["plain"]
+    def plain_step(size, whole):
+        made[whole] = lambda: whole
+        return made[whole]
+
+    def timed(step, repeats=10):
+        if step not in made.values():
+            return [12.0]
+        return next(more if step() else less)
 
     monkeypatch.setattr(steps, "plain_step", plain_step)
-    monkeypatch.setattr(
-        steps, "timed", lambda step, repeats=10: next(plain) if step is made["plain"] else [12.0]
-    )
+    monkeypatch.setattr(steps, "timed", timed)
     output = tmp_path / "steps.json"
     steps.main(["--output", str(output), "--sections", "steps"])
     rows = [row for row in read(output)["steps"] if row["cell"] == "pf_lstm"]
-    before, *fused, after = rows
+    before, whole_before, *fused, after, whole_after = rows
     assert (before["when"], before["ms"]) == ("before", 400.0)
     assert (before["fastest"], before["slowest"]) == (300.0, 500.0)
     assert (after["when"], after["ms"], after["repeats"]) == ("after", 250.0, 3)
+    assert (whole_before["ms"], whole_after["ms"]) == (500.0, 450.0)
     assert [row["way"] for row in fused] == ["fused"] * 3
     assert [row["times_plain"] for row in fused] == [250 / 12, 250, 750]
+    assert [row["times_whole"] for row in fused] == [450 / 12, 450, 1350]
 
 
 def test_steps_are_timed_ten_times_unless_said_otherwise():
