@@ -27,16 +27,30 @@ from pfrnn.kernels.together import compile_together
 # Wider inputs would be read in pieces, too; the networks' encoders are narrower.
 MAX_INPUTS = 128
 PRECISIONS = ("tf32x3", "ieee", "tf32")
-# Columns of a piece, rows of a program, and its warps.
-_COLUMNS = 64
-_ROWS = 64
-_WARPS = 4
-_STAGES = 3
 # Programs a member that add up the parameters' gradients, where there are rows enough.
 _PROGRAMS = 48
 _BLOCK = 256
+# Columns of a piece.
+_COLUMNS = 64
 # To what Triton assumes of a tensor that torch has allocated: a view may begin anywhere.
 _ALIGNMENT = 16
+
+
+class Tiles(NamedTuple):
+    """How a kernel's programs are cut: for sizes 64 x 321 no register spills on 9.0.
+
+    Attributes:
+        rows: that a program owns, or takes at a time.
+        stages: pieces of the factors under way at once.
+        registers: the most that a thread may have, or None.
+    """
+
+    rows: int
+    stages: int
+    registers: int | None = None
+
+
+_PRODUCT, _INPUT, _PARAMETER = Tiles(64, 1), Tiles(64, 2), Tiles(32, 2)
 
 
 class Rows(NamedTuple):
@@ -62,10 +76,9 @@ class Sizes(NamedTuple):
         """Rows of a member."""
         return self.steps * self.sequences
 
-    @property
-    def blocks(self) -> int:
+    def blocks(self, tiles: Tiles) -> int:
         """Blocks of a member's rows."""
-        return -(-self.rows // _ROWS)
+        return -(-self.rows // tiles.rows)
 
     @property
     def pieces(self) -> int:
@@ -75,15 +88,16 @@ class Sizes(NamedTuple):
     @property
     def shares(self) -> int:
         """Shares of a member's rows: whatever the population."""
-        return max(1, min(self.blocks, _PROGRAMS // self.pieces))
+        return max(1, min(self.blocks(_PARAMETER), _PROGRAMS // self.pieces))
 
-    def constants(self) -> dict[str, Any]:
-        """Return what the kernels that multiply are compiled for."""
+    def constants(self, tiles: Tiles) -> dict[str, Any]:
+        """Return what a kernel that multiplies is compiled for."""
         rest = self.outputs % _COLUMNS
         return {
             "D": self.inputs, "DP": padded_units(self.inputs), "E": self.outputs,
-            "BR": _ROWS, "BE": _COLUMNS, "TAIL": padded_units(rest) if rest else 0,
-            "PREC": self.precision, "num_warps": _WARPS, "num_stages": _STAGES,
+            "BR": tiles.rows, "BE": _COLUMNS, "TAIL": padded_units(rest) if rest else 0,
+            "PREC": self.precision, "num_warps": 8 if self.inputs > 64 else 4,
+            "num_stages": tiles.stages, "maxnreg": tiles.registers,
         }  # fmt: skip
 
 
@@ -241,8 +255,8 @@ def multiply(
     """Write x @ weight + bias to out (M, T, N, E)."""
     product_kernel.run(
         x.tensor, weight, weight if bias is None else bias, out, x.time, x.member, size.rows,
-        size.sequences, BIAS=bias is not None, **size.constants(),
-        grid=(size.blocks, size.members), warmup=only_compile,
+        size.sequences, BIAS=bias is not None, **size.constants(_PRODUCT),
+        grid=(size.blocks(_PRODUCT), size.members), warmup=only_compile,
     )  # fmt: skip
 
 
@@ -252,8 +266,8 @@ def input_gradient(
     """Write g @ weight^T to dx."""
     input_gradient_kernel.run(
         g, weight, dx.tensor, dx.time, dx.member, size.rows,
-        size.sequences, **size.constants(),
-        grid=(size.blocks, size.members), warmup=only_compile,
+        size.sequences, **size.constants(_INPUT),
+        grid=(size.blocks(_INPUT), size.members), warmup=only_compile,
     )  # fmt: skip
 
 
@@ -268,7 +282,7 @@ def parameter_gradient(
     parts = x.tensor.new_empty(size.members, count, each)
     parameter_gradient_kernel.run(
         x.tensor, g, parts, x.time, x.member, size.shares, size.rows,
-        size.sequences, **size.constants(), **needs,
+        size.sequences, **size.constants(_PARAMETER), **needs,
         grid=(size.pieces * size.shares, size.members), warmup=only_compile,
     )  # fmt: skip
     add_shares_kernel.run(

@@ -74,10 +74,20 @@ def product_kernel(
     live = r < rows
     x = load_columns(x_, places(r, N, x_t, x_m, m), live, 0, D, DP)
     w, bias, out = w_ + m * D * E, bias_ + m * E, out_ + (m * rows + start) * E
-    for piece in range(E // BE):
-        store_product(x, w, bias, out, live, piece * BE, D, DP, E, BR, BE, BIAS, PREC)
     if TAIL > 0:
         store_product(x, w, bias, out, live, E // BE * BE, D, DP, E, BR, TAIL, BIAS, PREC)
+    for piece in range(E // BE):
+        store_product(x, w, bias, out, live, piece * BE, D, DP, E, BR, BE, BIAS, PREC)
+
+
+@triton.jit
+def through(
+    g, w, live, first, D: tl.constexpr, DP: tl.constexpr, E: tl.constexpr, BR: tl.constexpr,
+    WIDTH: tl.constexpr, PREC: tl.constexpr,
+):  # fmt: skip
+    """Take columns [first, first + WIDTH) of g through their weights: [BR, DP]."""
+    part = load_columns(g, wide(BR), live, first, E, WIDTH)
+    return matmul(part, tl.trans(load_weight(w, first, D, DP, E, WIDTH)), PREC)
 
 
 @triton.jit(do_not_specialize=["rows", "N", "d_t", "d_m"])
@@ -93,12 +103,10 @@ def input_gradient_kernel(
     live = r < rows
     w, g_ = w_ + m * D * E, g_ + (m * rows + start) * E
     acc = tl.zeros([BR, DP], tl.float32)
-    for piece in range(E // BE):
-        g = load_columns(g_, wide(BR), live, piece * BE, E, BE)
-        acc += matmul(g, tl.trans(load_weight(w, piece * BE, D, DP, E, BE)), PREC)
     if TAIL > 0:
-        g = load_columns(g_, wide(BR), live, E // BE * BE, E, TAIL)
-        acc += matmul(g, tl.trans(load_weight(w, E // BE * BE, D, DP, E, TAIL)), PREC)
+        acc += through(g_, w, live, E // BE * BE, D, DP, E, BR, TAIL, PREC)
+    for piece in range(E // BE):
+        acc += through(g_, w, live, piece * BE, D, DP, E, BR, BE, PREC)
     at = dx_ + places(r, N, d_t, d_m, m)[:, None] * D + wide(DP)[None, :]
     tl.store(at, acc, mask=live[:, None] & (tl.arange(0, DP) < D)[None, :])
 
