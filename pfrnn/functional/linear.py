@@ -62,8 +62,8 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     extra = x.dim() - weight.dim()
     if lead == 1 and not torch.compiler.is_compiling():
         by = _BY.get()
-        found = NotImplemented if by is None else by(x, weight, bias)
-        if found is not NotImplemented:
+        found: Any = NotImplemented if by is None else by(x, weight, bias)
+        if isinstance(found, Tensor):
             return found
     if lead == 0 or extra <= 0:
         if bias is None:

@@ -22,7 +22,7 @@ from pfrnn.kernels.tiles import matmul
 
 @triton.jit
 def wide(WIDTH: tl.constexpr):
-    """0 to WIDTH - 1 in 64 bits: offsets made of it differ by constants, which cost no registers."""
+    """0 to WIDTH - 1 in 64 bits: offsets made of it differ by constants and take no registers."""
     return tl.arange(0, WIDTH).to(tl.int64)
 
 
@@ -67,7 +67,7 @@ def product_kernel(
     D: tl.constexpr, DP: tl.constexpr, E: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr,
     TAIL: tl.constexpr, BIAS: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
-    """out = x @ w + bias; grid (rows / BR, M)."""
+    """Store x @ w + bias to out; grid (rows / BR, M)."""
     m = tl.program_id(1).to(tl.int64)
     start = tl.program_id(0) * BR
     r = start + tl.arange(0, BR)
@@ -96,7 +96,7 @@ def input_gradient_kernel(
     D: tl.constexpr, DP: tl.constexpr, E: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr,
     TAIL: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
-    """dx = g @ w^T, the columns' pieces added first to last; grid (rows / BR, M)."""
+    """Store g @ w^T to dx, the columns' pieces added first to last; grid (rows / BR, M)."""
     m = tl.program_id(1).to(tl.int64)
     start = tl.program_id(0) * BR
     r = start + tl.arange(0, BR)
