@@ -5,8 +5,8 @@ the library batches over members well, and a dozen small operations, each a laun
 Here these are one launch after each product, forwards and backwards.
 
 Behind the signature of :func:`pfrnn.functional.rnn.run_rnn`. The loop's products are float32 and
-the library's, batched over members; so a member's numbers in another population are equal to rounding
-only, as on the reference path.
+the library's, batched over members; so a member's numbers in another population are equal to
+rounding only, as on the reference path.
 """
 
 from __future__ import annotations
