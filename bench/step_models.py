@@ -6,20 +6,21 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
-from pfrnn.functional.linear import affine
+from pfrnn.functional.linear import affine, products
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
+from pfrnn.kernels.linear import product
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.rnn import run_rnn_fused
@@ -44,6 +45,8 @@ class Size(NamedTuple):
     inputs: int = 8
     encoder: int = 64
     head: str = "fused"  # or "product": a product of all hidden states, outside the kernels
+    # Of inputs and encoders, in fused steps: "kernels", or "library" for torch's batched ones.
+    products: str = "kernels"
 
 
 def weights_of(size: Size, members: int, device: str = "cuda") -> dict[str, Tensor]:
@@ -133,6 +136,17 @@ def replayed(captured: CapturedStep, *memory: Any) -> Callable[[], None]:
     return replay
 
 
+def multiplied(size: Size, fused: bool = True) -> AbstractContextManager[None]:
+    """Compute a step's products of sequences as ``size`` says where its loop is fused.
+
+    Raises:
+        ValueError: neither "kernels" nor "library".
+    """
+    if size.products not in ("kernels", "library"):
+        raise ValueError(f"products: expected kernels or library, got {size.products!r}")
+    return products(product) if fused and size.products == "kernels" else nullcontext()
+
+
 def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
     """Capture a population's training step; each replay draws new noise."""
     m = size.members
@@ -145,7 +159,8 @@ def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
 
     def step(x: Tensor, y: Tensor) -> None:
         key.step.add_(1)
-        population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
+        with multiplied(size):
+            population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
 
     return replayed(CapturedStep(step, [x, y]), population, key)
 
@@ -290,6 +305,7 @@ def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Call
         return (guess - y).square().sum((0, 2)) / size.batch
 
     def step(x: Tensor, y: Tensor) -> None:
-        population.update(lambda p: loss(p, x, y))
+        with multiplied(size, way == "fused"):
+            population.update(lambda p: loss(p, x, y))
 
     return replayed(CapturedStep(step, [x, y]), population)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -9,6 +14,29 @@ from torch.nn import functional as F
 from pfrnn.errors import ConfigError
 
 LEAKY_SLOPE = 0.01
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Any]
+_BY: ContextVar[Product | None] = ContextVar("products", default=None)
+
+
+@contextmanager
+def products(by: Product) -> Iterator[None]:
+    """Compute inside what :func:`affine` does for a population by another function.
+
+    Args:
+        by: called with ``affine``'s arguments where the weight has one leading axis; returns the
+            result, or ``NotImplemented`` for what it doesn't take.
+
+    Example:
+        >>> with products(lambda x, weight, bias: x.new_zeros(())):
+        ...     affine(torch.ones(2, 5, 3), torch.ones(2, 3, 4))
+        tensor(0.)
+    """
+    token = _BY.set(by)
+    try:
+        yield
+    finally:
+        _BY.reset(token)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -24,7 +52,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Returns:
         (T..., *lead, N, out). For weights with leading axes and a time axis the result is a
-        transposed view.
+        transposed view. Inside :func:`products` another function may have made it.
 
     Example:
         >>> affine(torch.ones(7, 2, 5, 3), torch.ones(2, 3, 4)).shape
@@ -32,6 +60,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     lead = weight.dim() - 2
     extra = x.dim() - weight.dim()
+    if lead == 1 and not torch.compiler.is_compiling():
+        by = _BY.get()
+        found: Any = NotImplemented if by is None else by(x, weight, bias)
+        if isinstance(found, Tensor):
+            return found
     if lead == 0 or extra <= 0:
         if bias is None:
             return x @ weight

@@ -4,9 +4,9 @@ A plain RNN's step is one product of the hidden state with all gates' weights (a
 the library batches over members well, and a dozen small operations, each a launch of microseconds.
 Here these are one launch after each product, forwards and backwards.
 
-Behind the signature of :func:`pfrnn.functional.rnn.run_rnn`. Products are float32 and the
-library's, batched over members; so a member's numbers in another population are equal to rounding
-only, as on the reference path.
+Behind the signature of :func:`pfrnn.functional.rnn.run_rnn`. The loop's products are float32 and
+the library's, batched over members; so a member's numbers in another population are equal to
+rounding only, as on the reference path.
 """
 
 from __future__ import annotations

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+from pfrnn.functional.linear import products
 from pfrnn.kernels.dispatch import Choice
 from pfrnn.kernels.errors import KernelError
+from pfrnn.kernels.linear import product
 
 # How Triton reports a compiler that a signal ended.
 _KILLED = re.compile(r"error code -\d+")
@@ -39,6 +42,10 @@ class KernelLoop:
     def fused(self) -> bool:
         """Whether the kernels still run."""
         return self.name == "fused"
+
+    def products(self) -> AbstractContextManager[None]:
+        """Have kernels compute what is multiplied beside the loop, while the loop is theirs."""
+        return products(product) if self.fused else nullcontext()
 
     def attempt(self, work: Callable[[], Result]) -> Result:
         """Do a step's work, by the core's own loop when the kernels fail."""

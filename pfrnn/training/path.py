@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -39,7 +40,10 @@ Result = TypeVar("Result")
 
 
 class PlainPath:
-    """Eager torch on any device; the loop over time may be another (:meth:`take`)."""
+    """Eager torch on any device; the loop over time may be another (:meth:`take`).
+
+    Products of sequences are in kernels where the loop is (:mod:`pfrnn.kernels.linear`).
+    """
 
     graph = "off"
 
@@ -148,9 +152,10 @@ class PlainPath:
             self._device = batch.x.device
             self.network.to(self._device)
         self.network.train(training)
-        output = functional_call(
-            self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)
-        )
+        with nullcontext() if self.loop is None else self.loop.products():
+            output = functional_call(
+                self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)
+            )
         return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
     def losses(

@@ -146,3 +146,23 @@ def test_a_plain_rnns_training_step_compiles(tmp_path: Path) -> None:
     assert set(once) == kernels | {"gru_reset_backward"}
     # No more for another batch and population.
     assert often == sum(once.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("capability", "inputs", "outputs"), [(90, 64, 321), (90, 128, 430), (90, 8, 64), (89, 64, 321)]
+)
+def test_a_populations_products_compile(
+    capability: int, inputs: int, outputs: int, tmp_path: Path
+) -> None:
+    found, once, often, wrong = compiled("compiled_linear", (capability, inputs, outputs), tmp_path)
+    names = ("product", "input_gradient", "parameter_gradient", "add_shares")
+    assert set(found) == {f"{name}_kernel" for name in names}
+    block = MULTIPROCESSORS[capability].block_shared
+    for shared, _, spilled in found.values():
+        assert shared <= block
+        # Chosen on 9.0, whose products of warp groups need fewer registers.
+        assert spilled == 0 or capability != 90
+    assert wrong == []
+    # No more for another batch, population or layout: a member's sums keep their order.
+    assert once == often == len(names)

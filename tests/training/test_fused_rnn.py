@@ -81,8 +81,9 @@ def test_a_step_equals_the_plain_paths(tmp_path, place, monkeypatch, name, model
         ends.append([loss, *gradients, *population.buffers.values(), population.sums, ahead.loss,
                      ahead.output.prediction])  # fmt: skip
     for first, second in zip(*ends, strict=True):
-        # Both in float32 with sums in another order.
-        torch.testing.assert_close(first, second, rtol=1e-3, atol=2e-5)
+        # Both in float32 with sums in another order. The gradient of a bias before batch norm is
+        # zero but for rounding: errors of 1.0e-5 (plain) and 1.4e-5 (fused) against float64.
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=3e-5)
 
 
 @pytest.mark.parametrize("model", ["lstm_bnrelu", "gru"])
