@@ -6,12 +6,13 @@ A step is forward, backward, clipping and RMSprop of a small network (linear enc
 PF-GRU, linear head, prediction loss and ELBO), captured as a CUDA graph and replayed on random
 data; the median of ten replays counts. The plain module (:mod:`bench.plain_port`) runs eagerly,
 before and after the kernels: with the same loss, clipping and L2 (``times_whole``), and with less
-to do, no ELBO, no clipping (``times_plain``); ratios are to the faster of two medians. Where the kernels refuse a size, the step is what the product takes instead, and
-its row says which way that is and why. Section ``shapes`` compares tunings for more particles or
-units than those that most runs have. A row says whether its population took the tuning of
-large ones (``pfrnn.kernels.plan.crowded``). The card's name stands in the file. Rows are written as
-they come, and a file that is there already, of the same card and torch, keeps its other sections
-and axes: a short session measures a part.
+to do, no ELBO, no clipping (``times_plain``); ratios are to the faster of two medians. Where the
+kernels refuse a size, the step is what the product takes instead, and its row says which way that
+is and why. Section ``shapes`` compares tunings for more particles or units than those that most
+runs have. A row says whether its population took the tuning of large ones
+(``pfrnn.kernels.plan.crowded``). The card's name stands in the file. Rows are written as they come,
+and a file that is there already, of the same card and torch, keeps its other sections and axes: a
+short session measures a part.
 """
 
 from __future__ import annotations

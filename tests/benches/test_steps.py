@@ -163,8 +163,8 @@ def test_what_is_compiled_ahead_has_no_size_twice():
 def test_the_plain_module_is_timed_twice_and_the_faster_median_counts(
     tmp_path, stand_ins, monkeypatch
 ):
-    # A first plain timing of 300 to 500 ms, later ones of 200 to 400; the whole step takes 500, then
-    # 450 ms; kernels take 12 ms.
+    # A first plain timing of 300 to 500 ms, later ones of 200 to 400; the whole step takes 500,
+    # then 450 ms; kernels take 12 ms.
     less = iter([[300.0, 400.0, 500.0], [200.0, 250.0, 400.0], [5.0], [6.0]])
     more = iter([[500.0], [450.0], [7.0], [8.0]])
     made = {}
