@@ -75,7 +75,7 @@ FORWARD = 0.25
 # fits within a tenth. Not measured at other widths, of PF-GRU, nor with the switches that bring
 # filters here.
 WIDEST_FUSED = 128
-COMPILED = 2.62
+COMPILED = 2.77
 COMPILED_BASE = 90e-6
 # Drawing the weights, KL and its gradient. Not measured alone: beside 15 other jobs on an H200 a
 # search of maze18 or maze27 took 1.9 to 2.5 times its RNN's, evaluation with samples included.
