@@ -23,7 +23,7 @@ from pfrnn.training.members import Member, ensemble_members, final_members
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
 from pfrnn.training.samples import write_belief, write_predictions
-from pfrnn.training.selected import selected_member_metrics
+from pfrnn.training.selected import selected_member_metrics, selected_states
 from pfrnn.training.state import stacked_best
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
@@ -34,7 +34,8 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
 
     Raises:
         KeyError: the plan has no such final.
-        RecordError: the selection is missing or was made for other parameters.
+        RecordError: the selection is missing or was made for other parameters, or the states of
+            the search that it chose from are missing.
         StoppedError: a signal asked to stop; the state is saved and the next call goes on.
     """
     cell = plan.cell(final_id)
@@ -42,6 +43,8 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
     chosen = selection["chosen"]
     setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
     model = variant(cell.trained)
+    if model.kind != "ensemble":
+        selected_states(chosen, places)  # the test needs them: known before the training, not after
     job = Job(
         id=cell.final_id,
         dataset=cell.dataset,

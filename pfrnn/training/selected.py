@@ -6,6 +6,7 @@ one draw from a selected run. It is read once, in the final stage, when nothing 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,18 @@ from pfrnn.training.members import Member, search_members
 from pfrnn.training.places import Places
 from pfrnn.training.population import Population
 from pfrnn.training.streaming import StreamedSplit
+
+
+def selected_states(chosen: dict[str, Any], places: Places) -> Path:
+    """Return the file of the chosen member's block that holds its best state.
+
+    Raises:
+        RecordError: it is missing.
+    """
+    path = places.results / chosen["block_id"] / "best.pt"
+    if not path.is_file():
+        raise RecordError(f"{path}: missing; run `pfrnn train {chosen['block_id']}` again")
+    return path
 
 
 def selected_member_metrics(
@@ -56,10 +69,7 @@ def selected_member_metrics(
 def _member(
     plan: Plan, chosen: dict[str, Any], places: Places, device: torch.device
 ) -> tuple[Population, Member]:
-    path = places.results / chosen["block_id"] / "best.pt"
-    if not path.is_file():
-        raise RecordError(f"{path}: missing; run `pfrnn train {chosen['block_id']}` again")
-    saved = torch.load(path, map_location="cpu", weights_only=True)
+    saved = torch.load(selected_states(chosen, places), map_location="cpu", weights_only=True)
     block, number = plan.block(chosen["block_id"]), int(chosen["member"])
     member = search_members(block.settings, plan.config.seed, block.dataset)[number]
     # A block keeps its best member, which is the chosen one if the block won.

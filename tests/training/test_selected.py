@@ -54,7 +54,9 @@ def test_it_is_the_member_and_state_that_won_on_validation(
     assert found["rmse"] == pytest.approx(recorded[chosen["member"]], rel=1e-5)
 
 
-def test_it_stands_beside_and_its_states_are_needed(line: tuple[Any, Any]) -> None:
+def test_it_stands_beside_and_its_states_are_needed(
+    line: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, places = line
     cell = plan.cells[0]
     final.run_final(plan, cell.final_id, places)
@@ -67,5 +69,7 @@ def test_it_stands_beside_and_its_states_are_needed(line: tuple[Any, Any]) -> No
     states = places.results / block.id / "best.pt"
     states.rename(states.with_suffix(".aside"))
     (places.results / cell.final_id / "run.json").unlink()
+    # Said before anything is trained.
+    monkeypatch.setattr(final, "train", lambda *_: pytest.fail("trained first"))
     with pytest.raises(RecordError, match=r"best\.pt: missing; run `pfrnn train"):
         final.run_final(plan, cell.final_id, places)
