@@ -60,7 +60,6 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "split168_fetch_f": _SPLIT | {"forward_fetch": True},
     "all": CROWDED,
     "not_lean": CROWDED | {"lean_ends": False},
-    "end96": CROWDED | {"end_registers": 96},
     "float32": {"narrow": False},
     "all_float32": CROWDED | {"narrow": False},
     "all128": CROWDED | {"backward_registers": 128},

@@ -49,8 +49,7 @@ class Tuning(NamedTuple):
             engine (:mod:`pfrnn.kernels.fetch`) where the card and their size allow it. Likewise
             ``backward_fetch``.
         backward_registers: the most that a thread of the backward kernel may have, but for a split
-            step's launch that ends the step.
-        end_registers: likewise of that launch.
+            step's launch that ends the step, which takes fewer by itself.
         lean_ends: in that launch, of a PF-LSTM, fetched weight blocks come just before their
             products, one after the other into the same shared memory: six of its programs fit a
             multiprocessor instead of four. A PF-GRU's has too many registers for that, and with
@@ -75,7 +74,6 @@ class Tuning(NamedTuple):
     weight_warps: int = 4
     forward_registers: int | None = 168
     backward_registers: int | None = None
-    end_registers: int | None = None
     lean_ends: bool = False
     weight_stages: int = 3
     weight_rows: int = 64

@@ -121,7 +121,7 @@ def run_backward(
             FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
             GL=grad_log_weights is not None, **constants,
             num_warps=tuning.backward_warps,
-            maxnreg=tuning.end_registers if ends else tuning.backward_registers,
+            maxnreg=None if ends else tuning.backward_registers,
             grid=(count, members), warmup=only_compile,
         )  # fmt: skip
 
