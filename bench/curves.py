@@ -7,11 +7,18 @@ noise is another one, because the fused kernels have their own generator. Where 
 the paired differences scatter about zero: a two-sided t-test on the mean score of the last third of
 the epochs and on the best score says how surely not. Written after each way, then with the
 comparison.
+
+    python bench/curves.py --output new.json --variant pf_lstm --epochs 60 --earlier old.json
+
+takes the second way's curves from an earlier file, because the reference path is slow and changes
+seldom: the same seeds, sizes and epochs are asked for, and its first epochs (``--again``) are
+trained anew and set beside the recorded ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import Ask, environment, machine, open_block, sizes_of
 from pfrnn.files import write_json
+from pfrnn.provenance import commit
 from pfrnn.training.trainer import BlockTrainer
 
 # Ways to compute: values of PFRNN_KERNELS and PFRNN_GRAPHS.
@@ -34,6 +42,8 @@ WAYS = {
     "plain": ("plain", "1"),
     "launched": ("plain", "0"),
 }
+# What two results must have been asked alike, to be compared.
+ASKED = ("data", "variant", "batch", "train", "validation")
 
 
 def curves_of(ask: Ask, way: str, folder: Path, device: torch.device) -> dict[str, Any]:
@@ -86,6 +96,44 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def earlier_curves(file: Path, ask: dict[str, Any], way: str, epochs: int) -> dict[str, Any]:
+    """The curves of ``way`` in an earlier result, with that result's commit and card.
+
+    Raises:
+        ValueError: it is of other data, sizes or epochs, or has no curves of that way.
+    """
+    earlier = json.loads(file.read_text())
+    for name, asked in ask.items():
+        if earlier.get(name) != asked:
+            raise ValueError(f"{file}: expected {name} {asked!r}, got {earlier.get(name)!r}")
+    found = [one for one in earlier["curves"] if one["way"] == way]
+    if not found:
+        raise ValueError(f"{file}: has no curves of {way}")
+    if len(found[0]["scores"][0]) != epochs:
+        raise ValueError(f"{file}: expected {epochs} epochs, got {len(found[0]['scores'][0])}")
+    return found[0] | {name: earlier[name] for name in ("commit", "card")}
+
+
+def beside(recorded: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    """How far the first epochs, trained again, are from the recorded ones.
+
+    Raises:
+        ValueError: the seeds differ.
+    """
+    if recorded["seeds"] != again["seeds"]:
+        raise ValueError(
+            f"expected the recorded seeds {recorded['seeds']}, got {again['seeds']}: "
+            "train both ways (without --earlier)"
+        )
+    new = np.array(again["scores"], float)
+    old = np.array(recorded["scores"], float)[:, : new.shape[1]]
+    return {
+        "epochs": new.shape[1],
+        "scores": again["scores"],
+        "largest_relative_difference": float((np.abs(new - old) / np.abs(old)).max()),
+    }
+
+
 def plot(result: dict[str, Any], target: Path) -> None:
     """Draw every seed's curve, one colour a way."""
     from matplotlib.figure import Figure
@@ -120,6 +168,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tier", default="paper", help="whose sizes and protocols")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--folder", type=Path, help="prepared data go here; else a temporary one")
+    parser.add_argument("--earlier", type=Path, help="take the second way's curves from this file")
+    parser.add_argument("--again", type=int, default=2, help="its epochs that are trained anew")
     parsed = parser.parse_args(arguments)
     if parsed.seeds < 2:
         parser.error("--seeds: expected at least 2 for a spread")
@@ -128,11 +178,23 @@ def main(arguments: list[str] | None = None) -> None:
     patch = sizes_of(parsed.data, parsed.train, parsed.validation)
     patch["training"] = {"max_epochs": parsed.epochs, "patience": parsed.epochs}
     ask = Ask(parsed.data, parsed.variant, parsed.batch, parsed.seeds, True, parsed.tier, patch)
-    result: dict[str, Any] = machine(device) | {"data": parsed.data, "variant": parsed.variant}
-    result["curves"] = []
+    asked = {name: getattr(parsed, name) for name in ASKED}
+    result: dict[str, Any] = machine(device) | asked | {"commit": commit()[0], "curves": []}
+    recorded = None
+    if parsed.earlier:
+        recorded = earlier_curves(parsed.earlier, asked, parsed.ways[1], parsed.epochs)
     with tempfile.TemporaryDirectory() as temporary:
-        for way in parsed.ways:
-            result["curves"].append(curves_of(ask, way, parsed.folder or Path(temporary), device))
+        folder = parsed.folder or Path(temporary)
+        for way in parsed.ways[: 1 if recorded else 2]:
+            result["curves"].append(curves_of(ask, way, folder, device))
+            write_json(parsed.output, result)
+        if recorded:
+            again = {"max_epochs": parsed.again, "patience": parsed.again}
+            short = ask._replace(overrides=patch | {"training": again})
+            new = curves_of(short, parsed.ways[1], folder, device)
+            recorded["again"] = beside(recorded, new)
+            print("again", recorded["again"]["largest_relative_difference"])
+            result["curves"].append(recorded)
             write_json(parsed.output, result)
     result["comparison"] = compare(*result["curves"])
     write_json(parsed.output, result)

@@ -123,6 +123,31 @@ def test_curves_of_one_path_differ_by_nothing(tmp_path):
     assert picture.stat().st_size > 1000
 
 
+def test_curves_recorded_earlier_stand_in_where_they_are_of_the_same_training(tmp_path):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    asked = [*SMALL, "--variant", "pf_gru", "--seeds", "2", "--epochs", "2"]
+    curves.main([*asked, "--ways", "plain", "launched", "--output", str(first)])
+    record = read(first) | {"commit": "0" * 40}
+    first.write_text(json.dumps(record))
+    later = [*asked, "--ways", "plain", "launched", "--earlier", str(first), "--again", "1"]
+    curves.main([*later, "--output", str(second)])
+    taken = read(second)["curves"][1]
+    assert taken["commit"] == "0" * 40
+    assert taken["scores"] == record["curves"][1]["scores"]
+    assert taken["again"]["largest_relative_difference"] == 0.0
+    assert taken["again"]["scores"] == [scores[:1] for scores in taken["scores"]]
+    # Other data, other epochs, no such way, other seeds.
+    for change, told in (
+        ({"train": 7}, "expected train"),
+        ({"curves": record["curves"][:1]}, "no curves of launched"),
+        ({"curves": [one | {"scores": [[1.0]]} for one in record["curves"]]}, "2 epochs, got 1"),
+        ({"curves": [one | {"seeds": [1, 2]} for one in record["curves"]]}, "recorded seeds"),
+    ):
+        first.write_text(json.dumps(record | change))
+        with pytest.raises(ValueError, match=told):
+            curves.main([*later, "--output", str(second)])
+
+
 def test_curves_that_differ_are_told_apart():
     first = {"way": "a", "scores": [[3.0, 2.0, 1.0 + 0.01 * i] for i in range(5)]}
     second = {"way": "b", "scores": [[3.0, 2.0, 1.5 + 0.012 * i] for i in range(5)]}

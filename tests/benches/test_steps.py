@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("triton", reason="the step benchmark imports the kernels: pi
 import matplotlib
 import torch
 
-from bench import shapes, steps
+from bench import shapes, step_models, steps
 from bench.step_models import Size, choice_of, reference_step, trained
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import EagerCapture
@@ -229,3 +230,48 @@ def test_the_timed_step_is_the_products_update():
     for name, value in expected.parameters.items():
         assert torch.equal(population.parameters[name], value)
         assert torch.equal(population.optimiser.square_average[name], expected.square_average[name])
+
+
+@pytest.mark.parametrize("cell", ["pf_lstm", "pf_gru"])
+def test_the_whole_plain_step_is_the_populations(cell, monkeypatch):
+    """Its loss has prediction loss and ELBO, its gradient is clipped, its weights decay."""
+    seen = {}
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def clipped(parameters, limit):
+        seen["limit"], seen["norm"] = limit, float(clip(parameters, limit))
+        return seen["norm"]
+
+    class RMSprop(torch.optim.RMSprop):
+        def __init__(self, *arguments, **named):
+            seen["decay"] = named["weight_decay"]
+            super().__init__(*arguments, **named)
+
+    size = step_models.Size(cell, steps=3, batch=4, particles=5, hidden=6, inputs=2, encoder=7)
+    original = step_models.training_loss
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clipped)
+    monkeypatch.setattr(torch.optim, "RMSprop", RMSprop)
+    monkeypatch.setattr(
+        step_models, "training_loss", lambda *rest: seen.update(terms=rest) or original(*rest)
+    )
+    torch.manual_seed(0)
+    step_models.plain_step(size, whole=True, device="cpu")()
+    guesses, log_weights, y = (value.detach() for value in seen["terms"])
+    assert guesses.shape == log_weights.shape == (3, 4, 5)
+    torch.testing.assert_close(log_weights.exp().sum(-1), torch.ones(3, 4))
+    assert y.shape == (3, 4)
+    assert (seen["limit"], seen["decay"]) == (5.0, 1e-4)
+    assert 0 < seen["norm"] < float("inf")
+    seen.clear()
+    step_models.plain_step(size, device="cpu")()
+    assert seen.keys() == {"decay"}
+    assert seen["decay"] == 0.0
+
+
+def test_the_training_loss_by_hand():
+    # One step, one sequence, two particles with weights 1/4 and 3/4: mean 2.5, target 1; the ELBO's
+    # particles are 0 and 2 from it.
+    guesses, y = torch.tensor([[1.0, 3.0]]), torch.tensor([1.0])
+    log_weights = torch.tensor([[0.25, 0.75]]).log()
+    expected = 1.5**2 - math.log(1 + math.exp(-2))
+    assert step_models.training_loss(guesses, log_weights, y).item() == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Two trainings with the same seeds on a GPU: the same bits."""
+"""Trainings with the same seeds on a GPU: the same bits, again and in other company."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 PARAMS = Path(__file__).parents[2] / "params.yaml"
+# The paper's.
+SIZES = {
+    "sizes": {"other": {"pf": 64, "lstm": 80, "gru": 86, "particles": 20}},
+    "network": {"encoder_regression": 64, "encoder_classification": 64},
+}
 
 
 @pytest.fixture
@@ -59,3 +64,32 @@ def test_a_training_run_again_has_the_same_bits(tmp_path, monkeypatch, name, mod
         for member, best in ends[0].best.items():
             for stack, same in zip(best[:2], other.best[member][:2], strict=True):
                 assert all(torch.equal(value, same[key]) for key, value in stack.items())
+
+
+@pytest.mark.usefixtures("_device")
+@pytest.mark.parametrize("sizes", [{}, SIZES], ids=["toy", "paper"])
+@pytest.mark.parametrize("model", ["pf_lstm", "pf_gru", "lstm", "gru"])
+def test_a_member_alone_has_the_bits_that_it_has_in_a_population(
+    tmp_path, monkeypatch, model, sizes
+):
+    """From the data to the best state; one of three members is clipped at every step."""
+    monkeypatch.delenv("PFRNN_KERNELS", raising=False)
+    patch = {"training": {"max_epochs": 6, "patience": 6, "bptt": 100}, **sizes}
+    members = search_members(SETTINGS, 1, "toy_regression")
+
+    def trained(name, chosen):
+        problem, path = opened(tmp_path / name, "toy_regression", model, **patch)
+        end = run(problem, path, chosen, tmp_path / f"run_{name}")
+        assert path.name == "fused", path.reason
+        path.release()
+        return end
+
+    together = trained("all", members)
+    for place, member in enumerate(members):
+        alone = trained(f"only{place}", [member])
+        mine = [row for row in together.history if row["member"] == place]
+        for row, other in zip(mine, alone.history, strict=True):
+            for key in ("train_loss", "val_loss", "val_score"):
+                assert row[key] == other[key], (place, key, row["epoch"])
+        for stack, same in zip(together.best[place][:2], alone.best[0][:2], strict=True):
+            assert all(torch.equal(value, same[key]) for key, value in stack.items()), place
