@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.step_models import Size, filter_loss, multiplied, weights_of
+from bench.step_models import Size, beside, filter_loss, weights_of
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning, tuning_for
 from pfrnn.kernels.sequence import run_pf_fused
@@ -56,7 +56,7 @@ def numbers(size: Size, tuning: Tuning) -> dict[str, Tensor]:
     y = torch.randn(m, size.steps, size.batch, device="cuda")
     key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
     run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
-    with multiplied(size):
+    with beside(size):
         loss = filter_loss(size, leaves, x, y, run, key, key)
     gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
     return {"loss": loss.detach(), **dict(zip(leaves, gradients, strict=True))}

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from pfrnn.functional.linear import affine, products
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
+from pfrnn.functional.sums import member_sums, sums
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
@@ -25,6 +26,7 @@ from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.rnn import run_rnn_fused
 from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.kernels.sums import total
 from pfrnn.plan import Setting
 from pfrnn.training.flat import Flat, FlatRMSprop
 from pfrnn.training.members import final_members
@@ -45,7 +47,8 @@ class Size(NamedTuple):
     inputs: int = 8
     encoder: int = 64
     head: str = "fused"  # or "product": a product of all hidden states, outside the kernels
-    # Of inputs and encoders, in fused steps: "kernels", or "library" for torch's batched ones.
+    # Of inputs and encoders, and the sums of losses and norms, in fused steps: "kernels", or
+    # "library" for torch's.
     products: str = "kernels"
 
 
@@ -92,7 +95,8 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
     else:
         rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
         guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
-    return training_loss(guesses, out.log_weights.transpose(0, 1), y).sum((1, 2)) / n
+    steps = training_loss(guesses, out.log_weights.transpose(0, 1), y)
+    return member_sums(steps.transpose(0, 1)) / n
 
 
 def training_loss(guesses: Tensor, log_weights: Tensor, y: Tensor) -> Tensor:
@@ -136,15 +140,20 @@ def replayed(captured: CapturedStep, *memory: Any) -> Callable[[], None]:
     return replay
 
 
-def multiplied(size: Size, fused: bool = True) -> AbstractContextManager[None]:
-    """Compute a step's products of sequences as ``size`` says where its loop is fused.
+@contextmanager
+def beside(size: Size, fused: bool = True) -> Iterator[None]:
+    """Compute products of sequences and sums as ``size`` says where the loop is fused.
 
     Raises:
         ValueError: neither "kernels" nor "library".
     """
     if size.products not in ("kernels", "library"):
         raise ValueError(f"products: expected kernels or library, got {size.products!r}")
-    return products(product) if fused and size.products == "kernels" else nullcontext()
+    if not fused or size.products == "library":
+        yield
+        return
+    with products(product), sums(total):
+        yield
 
 
 def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
@@ -159,7 +168,7 @@ def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
 
     def step(x: Tensor, y: Tensor) -> None:
         key.step.add_(1)
-        with multiplied(size):
+        with beside(size):
             population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
 
     return replayed(CapturedStep(step, [x, y]), population, key)
@@ -302,10 +311,10 @@ def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Call
         state = RNNState(zero, None if gru else zero)
         out = run(one, projected, state, weights, RNNSwitches())
         guess = affine(out.hidden, p["head"]).squeeze(-1)
-        return (guess - y).square().sum((0, 2)) / size.batch
+        return member_sums((guess - y).square()) / size.batch
 
     def step(x: Tensor, y: Tensor) -> None:
-        with multiplied(size, way == "fused"):
+        with beside(size, way == "fused"):
             population.update(lambda p: loss(p, x, y))
 
     return replayed(CapturedStep(step, [x, y]), population)

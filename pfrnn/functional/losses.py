@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.sums import member_sums
 from pfrnn.functional.weights import lift
 
 Kind = Literal["regression", "classification"]
@@ -221,15 +222,17 @@ def reduce_loss(
     Returns:
         (...), one value a member.
     """
-    if mask is None:
-        series = steps.sum(0) if time == "sum" else steps.mean(0)
-        return series.mean(-1) if batch == "mean" else series.sum(-1)
-    known = mask if isinstance(mask, Outputs) else count_outputs(mask)
-    kept = torch.where(known.mask, steps, 0.0).sum(0)
+    outputs: int | Tensor = len(steps)
+    sequences: int | Tensor = steps.shape[-1]
+    if mask is not None:
+        known = mask if isinstance(mask, Outputs) else count_outputs(mask)
+        steps = torch.where(known.mask, steps, 0.0)
+        outputs, sequences = known.each.clamp(min=1), known.sequences
     if time == "mean":
-        kept = kept / known.each.clamp(min=1)
-    total = kept.sum(-1)
-    return total if batch == "sum" else total / known.sequences
+        # Before the sum, so that there is only one.
+        steps = steps / outputs
+    total = member_sums(steps)
+    return total if batch == "sum" else total / sequences
 
 
 def _per_coordinate(

@@ -28,6 +28,7 @@ from pfrnn.kernels.plan import (
 )
 from pfrnn.kernels.run_forward import Inputs
 from pfrnn.kernels.shapes import check_shapes
+from pfrnn.kernels.sums import add_bias
 from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
 
 Given = tuple[Tensor, Tensor]
@@ -131,7 +132,7 @@ def run_pf_fused(
     if readout is not None and not fits:
         read = read_particles(hidden, readout)
     elif readout is not None and readout.bias is not None:
-        read = read + readout.bias[:, None, None, :]
+        read = add_bias(read, readout.bias)
     final = PFState(hidden[-1], cell, log_weights[-1])
     pooled: tuple[Any, ...] = (None,) * 6
     if plan.norm and not plan.given:

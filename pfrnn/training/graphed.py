@@ -162,7 +162,9 @@ class GraphedPath:
 
         def step(index: Tensor, randomness: Any) -> Scores:
             batch = take(split, index, cut)
-            return scores(inner.evaluate(population, batch, randomness, best), batch, split)
+            predicted = inner.evaluate(population, batch, randomness, best)
+            with inner.beside():
+                return scores(predicted, batch, split)
 
         def work() -> Scores:
             batch = outline(split, rows, cut)

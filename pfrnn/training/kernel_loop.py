@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pfrnn.functional.linear import products
+from pfrnn.functional.sums import sums
 from pfrnn.kernels.dispatch import Choice
 from pfrnn.kernels.errors import KernelError
 from pfrnn.kernels.linear import product
+from pfrnn.kernels.sums import total
 
 # How Triton reports a compiler that a signal ended.
 _KILLED = re.compile(r"error code -\d+")
@@ -43,9 +45,14 @@ class KernelLoop:
         """Whether the kernels still run."""
         return self.name == "fused"
 
-    def products(self) -> AbstractContextManager[None]:
-        """Have kernels compute what is multiplied beside the loop, while the loop is theirs."""
-        return products(product) if self.fused else nullcontext()
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Have kernels compute products and sums beside the loop, while the loop is theirs."""
+        if not self.fused:
+            yield
+            return
+        with products(product), sums(total):
+            yield
 
     def attempt(self, work: Callable[[], Result]) -> Result:
         """Do a step's work, by the core's own loop when the kernels fail."""

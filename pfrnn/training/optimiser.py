@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.sums import member_sums, replaced
+
 Stacked = dict[str, Tensor]
 
 # As in torch.nn.utils.clip_grad_norm_.
@@ -52,7 +54,13 @@ def _per_member(value: Tensor, like: Tensor) -> Tensor:
 
 
 def gradient_norm(gradients: Stacked) -> Tensor:
-    """Global norm of each member's gradient: (M,)."""
+    """Global norm of each member's gradient: (M,).
+
+    Inside :func:`pfrnn.functional.sums.sums` all of it is one sum.
+    """
+    if replaced():
+        rows = torch.cat([one.reshape(len(one), -1) for one in gradients.values()], 1)
+        return member_sums(rows.square_().unsqueeze(0)).sqrt_()
     norms = [
         torch.linalg.vector_norm(gradient, dim=list(range(1, gradient.dim())))
         for gradient in gradients.values()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -42,7 +42,8 @@ Result = TypeVar("Result")
 class PlainPath:
     """Eager torch on any device; the loop over time may be another (:meth:`take`).
 
-    Products of sequences are in kernels where the loop is (:mod:`pfrnn.kernels.linear`).
+    Where the loop is in kernels, so are products of sequences (:mod:`pfrnn.kernels.linear`), the
+    losses' sums and the gradient's norm (:mod:`pfrnn.kernels.sums`).
     """
 
     graph = "off"
@@ -90,6 +91,10 @@ class PlainPath:
     def release(self) -> None:
         """Drop what is held between two steps."""
         self._flat = None
+
+    def beside(self) -> AbstractContextManager[None]:
+        """What is computed inside beside the loop, kernels compute where the loop is theirs."""
+        return nullcontext() if self.loop is None else self.loop.beside()
 
     def attempt(self, work: Callable[[], Result]) -> Result:
         """Do a step's work; after a failure of kernels again, by the plain loop."""
@@ -152,11 +157,12 @@ class PlainPath:
             self._device = batch.x.device
             self.network.to(self._device)
         self.network.train(training)
-        with nullcontext() if self.loop is None else self.loop.products():
+        with self.beside():
             output = functional_call(
                 self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)
             )
-        return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
+            loss = member_loss(self.spec.task, self.weights, output, batch)
+        return Predicted(output, loss)
 
     def losses(
         self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
@@ -210,7 +216,7 @@ class PlainPath:
             loss, list(leaves.values()), torch.ones_like(loss),
             allow_unused=True, materialize_grads=True,
         )  # fmt: skip
-        with torch.no_grad():
+        with torch.no_grad(), self.beside():
             named = dict(zip(leaves, gradients, strict=True))
             # One comparison for both: a comparison with NaN is false.
             finite = population.finite & (loss.abs() < math.inf)
@@ -307,4 +313,10 @@ class PlainPath:
     ) -> Scores:
         """Gather, :meth:`predict`, and keep what counts."""
         batch = gather(split, rows)
-        return scores(self.predict(population, members, batch, axes, best), batch, split)
+
+        def work() -> Scores:
+            predicted = self.predict(population, members, batch, axes, best)
+            with self.beside():
+                return scores(predicted, batch, split)
+
+        return self.attempt(work)

@@ -166,3 +166,13 @@ def test_a_populations_products_compile(
     assert wrong == []
     # No more for another batch, population or layout: a member's sums keep their order.
     assert once == often == len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("capability", "columns"), [(90, 1), (90, 3), (90, 4), (89, 1)])
+def test_a_populations_sums_compile(capability: int, columns: int, tmp_path: Path) -> None:
+    found, once, often = compiled("compiled_sums", (capability, columns), tmp_path)
+    assert set(found) == {"member_shares_kernel", "add_member_shares_kernel"}
+    assert [spilled for _, spilled in found.values()] == [0, 0]
+    # No more for another batch, population or layout.
+    assert once == often == 2

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.step_models import Size, filter_loss, multiplied, trained, weights_of
+from bench.step_models import Size, beside, filter_loss, trained, weights_of
 from pfrnn.kernels import (
     backward,
     begin,
@@ -30,6 +30,7 @@ from pfrnn.kernels import (
     in_order,
     linear_run,
     philox,
+    sums,
     weight_gradient,
 )
 from pfrnn.kernels.dispatch import Choice
@@ -82,7 +83,8 @@ def counted() -> Iterator[tuple[Counter[str], Counter[str]]]:
     with contextlib.ExitStack() as stack:
         # Autocast doesn't know the meta device; nothing here asks for it.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))
-        for module in (backward, begin, forward, in_order, linear_run, philox, weight_gradient):
+        modules = (backward, begin, forward, in_order, linear_run, philox, sums, weight_gradient)
+        for module in modules:
             for name, kernel in vars(module).items():
                 if name.endswith("_kernel"):
                     run = functools.partial(launch, name)
@@ -99,7 +101,7 @@ def benchmark_step(cell: str, members: int) -> tuple[Counter[str], Counter[str]]
     y = torch.empty(members, size.steps, size.batch, device=META)
     key = noise_key(list(range(members)), 0, META)
     run = functools.partial(run_pf_fused, precision=size.precision)
-    with counted() as found, multiplied(size):
+    with counted() as found, beside(size):
         key.step.add_(1)
         population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
     return found

@@ -265,6 +265,7 @@ def test_the_configuration_names_the_precision_of_the_kernels_products(tmp_path,
     assert asked == ["tf32x3"]
 
 
+@pytest.mark.usefixtures("_loop_alone")
 @pytest.mark.parametrize("graphs", [False, True])
 def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, graphs):
     """Each size is compiled on first use, on the user's card: a failure must not end the job."""
@@ -304,6 +305,7 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, grap
     assert caplog.text.count("going on with the plain path") == 1
 
 
+@pytest.mark.usefixtures("_loop_alone")
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_compiler_that_a_signal_ended_is_asked_once_more(tmp_path, times):
     """A preempted job's processes all get the signal; its path must not change by it."""
@@ -338,6 +340,7 @@ def test_a_compiler_that_a_signal_ended_is_asked_once_more(tmp_path, times):
     assert population.step == 1
 
 
+@pytest.mark.usefixtures("_loop_alone")
 def test_kernels_that_fail_at_another_size_take_their_graphs_with_them(tmp_path):
     """The last batch's kernel fails after full batches were captured with theirs."""
     from triton.runtime.errors import PTXASError

@@ -104,6 +104,7 @@ def test_captured_steps_have_the_bits_of_launched_ones(tmp_path, monkeypatch, mo
         assert str(first | {"seconds": 0}) == str(second | {"seconds": 0})
 
 
+@pytest.mark.usefixtures("_loop_alone")
 def test_kernels_that_fail_leave_the_plain_loop(tmp_path, caplog):
     from triton.runtime.errors import PTXASError
 

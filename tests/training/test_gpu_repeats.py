@@ -68,11 +68,14 @@ def test_a_training_run_again_has_the_same_bits(tmp_path, monkeypatch, name, mod
 
 @pytest.mark.usefixtures("_device")
 @pytest.mark.parametrize("sizes", [{}, SIZES], ids=["toy", "paper"])
-@pytest.mark.parametrize("model", ["pf_lstm", "pf_gru", "lstm", "gru"])
+@pytest.mark.parametrize("model", ["pf_lstm", "pf_gru", "pf_lstm_noresample"])
 def test_a_member_alone_has_the_bits_that_it_has_in_a_population(
     tmp_path, monkeypatch, model, sizes
 ):
-    """From the data to the best state; one of three members is clipped at every step."""
+    """From the data to the best state; one of three members is clipped at every step.
+
+    Not so with what a library multiplies or adds: plain RNNs' steps, embeddings, the maze's map.
+    """
     monkeypatch.delenv("PFRNN_KERNELS", raising=False)
     patch = {"training": {"max_epochs": 6, "patience": 6, "bptt": 100}, **sizes}
     members = search_members(SETTINGS, 1, "toy_regression")
@@ -89,7 +92,7 @@ def test_a_member_alone_has_the_bits_that_it_has_in_a_population(
         alone = trained(f"only{place}", [member])
         mine = [row for row in together.history if row["member"] == place]
         for row, other in zip(mine, alone.history, strict=True):
-            for key in ("train_loss", "val_loss", "val_score"):
+            for key in row.keys() - {"member", "seconds"}:
                 assert row[key] == other[key], (place, key, row["epoch"])
         for stack, same in zip(together.best[place][:2], alone.best[0][:2], strict=True):
             assert all(torch.equal(value, same[key]) for key, value in stack.items()), place

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.skipif(
 
 # Operations of torch for one member and for several.
 BOUNDS = {
-    ("benchmark", "pf_lstm"): (64, 68),
-    ("benchmark", "pf_gru"): (65, 70),
-    ("training", "pf_lstm"): (131, 138),
-    ("training", "pf_gru"): (132, 140),
+    ("benchmark", "pf_lstm"): (55, 59),
+    ("benchmark", "pf_gru"): (55, 60),
+    ("training", "pf_lstm"): (119, 126),
+    ("training", "pf_gru"): (119, 127),
 }
 LITTLE = 5
 KERNELS = {
@@ -30,6 +30,14 @@ KERNELS = {
     "product_kernel": 2, "input_gradient_kernel": 1, "parameter_gradient_kernel": 2,
     "add_shares_kernel": 2,
 }  # fmt: skip
+
+
+# Of the loss or its two parts, the gradient's norm and, in a training, the head's bias; the
+# benchmark's have several programs each.
+SUMS = {
+    "benchmark": {"member_shares_kernel": 2, "add_member_shares_kernel": 2},
+    "training": {"member_shares_kernel": 4},
+}
 
 
 def count(folder, kind, cell, members):
@@ -47,7 +55,7 @@ def count(folder, kind, cell, members):
 @pytest.mark.parametrize(("kind", "cell"), BOUNDS)
 def test_a_step_launches_no_more_than_it_did(tmp_path, kind, cell, members):
     operations, kernels = count(tmp_path, kind, cell, members)
-    assert kernels == KERNELS
+    assert kernels == KERNELS | SUMS[kind]
     bound = BOUNDS[kind, cell][members > 1]
     assert sum(operations.values()) <= bound + LITTLE, operations
 
