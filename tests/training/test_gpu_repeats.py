@@ -1,4 +1,4 @@
-"""Trainings with the same seeds on a GPU: the same bits, again and in other company."""
+"""Two trainings with the same seeds on a GPU: the same bits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 PARAMS = Path(__file__).parents[2] / "params.yaml"
-# The paper's.
-SIZES = {
-    "sizes": {"other": {"pf": 64, "lstm": 80, "gru": 86, "particles": 20}},
-    "network": {"encoder_regression": 64, "encoder_classification": 64},
-}
 
 
 @pytest.fixture
@@ -64,35 +59,3 @@ def test_a_training_run_again_has_the_same_bits(tmp_path, monkeypatch, name, mod
         for member, best in ends[0].best.items():
             for stack, same in zip(best[:2], other.best[member][:2], strict=True):
                 assert all(torch.equal(value, same[key]) for key, value in stack.items())
-
-
-@pytest.mark.usefixtures("_device")
-@pytest.mark.parametrize("sizes", [{}, SIZES], ids=["toy", "paper"])
-@pytest.mark.parametrize("model", ["pf_lstm", "pf_gru", "pf_lstm_noresample"])
-def test_a_member_alone_has_the_bits_that_it_has_in_a_population(
-    tmp_path, monkeypatch, model, sizes
-):
-    """From the data to the best state; one of three members is clipped at every step.
-
-    Not so with what a library multiplies or adds: plain RNNs' steps, embeddings, the maze's map.
-    """
-    monkeypatch.delenv("PFRNN_KERNELS", raising=False)
-    patch = {"training": {"max_epochs": 6, "patience": 6, "bptt": 100}, **sizes}
-    members = search_members(SETTINGS, 1, "toy_regression")
-
-    def trained(name, chosen):
-        problem, path = opened(tmp_path / name, "toy_regression", model, **patch)
-        end = run(problem, path, chosen, tmp_path / f"run_{name}")
-        assert path.name == "fused", path.reason
-        path.release()
-        return end
-
-    together = trained("all", members)
-    for place, member in enumerate(members):
-        alone = trained(f"only{place}", [member])
-        mine = [row for row in together.history if row["member"] == place]
-        for row, other in zip(mine, alone.history, strict=True):
-            for key in row.keys() - {"member", "seconds"}:
-                assert row[key] == other[key], (place, key, row["epoch"])
-        for stack, same in zip(together.best[place][:2], alone.best[0][:2], strict=True):
-            assert all(torch.equal(value, same[key]) for key, value in stack.items()), place
