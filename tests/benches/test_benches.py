@@ -160,7 +160,7 @@ def test_curves_that_differ_are_told_apart():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["epochs", "curves", "steps", "population_cpu", "layers", "compiled"]
+    "name", ["epochs", "curves", "steps", "population_cpu", "layers", "compiled", "sharing"]
 )
 def test_help(name):
     command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--help"]
