@@ -192,7 +192,7 @@ class Plan(NamedTuple):
 
         TF32 products keep them as float16, whose 11 bits are TF32's: half the memory to write and
         to read again, and float32 sums as before. The gates' gradients are scaled by a power of
-        two (:func:`pfrnn.kernels.run_backward.half_scale`); the states are of moderate size.
+        two (:func:`pfrnn.kernels.half_scale.half_scale`); the states are of moderate size.
         Whatever reads the factors for anything else keeps them as float32: products
         that take the gates' gradients in pieces, of more units than ``backward_inner``. So does
         ``weight_rows`` below 64, whose tiles of 16 bits are what :meth:`backward_rows` tells of.

@@ -12,6 +12,7 @@ from torch import Tensor
 from pfrnn.kernels.backward import backward_kernel
 from pfrnn.kernels.early import can_begin_early
 from pfrnn.kernels.fetch import block_descriptor
+from pfrnn.kernels.half_scale import half_scale
 from pfrnn.kernels.in_order import in_order
 from pfrnn.kernels.plan import Plan, strides
 from pfrnn.kernels.readout import PARTS
@@ -85,8 +86,8 @@ def run_backward(
     gy, gy_t, gy_m = optional(grad_read, dhidden)
     scale = unit = dhidden
     if stored == torch.float16:
-        scale = half_scale(grad_hidden, grad_log_weights, grad_cell, grad_read)
-        unit = scale.reciprocal()  # of a power of two: exact
+        cell = None if grad_cell is None else grad_cell.unsqueeze(0)
+        scale, unit = half_scale(grad_hidden, grad_log_weights, cell, grad_read)
     carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
     shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
     read = factors(plan, saved.weights)
@@ -150,30 +151,6 @@ def run_backward(
         dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], recurrent, candidate, obs, norm[:, 1],
         norm[:, 0], head,
     )  # fmt: skip
-
-
-def half_scale(
-    hidden: Tensor | None, log_weights: Tensor | None, cell: Tensor | None, read: Tensor | None
-) -> Tensor:
-    """Return (M,) powers of two that bring each member's largest incoming gradient to 8 to 16.
-
-    float16 is exact to 2^-11 from 2^-14 on and ends at 65504: gradients of gates keep TF32's
-    precision from 2^-17 of the largest incoming one on, and may grow to 4094 times that.
-    A member's scale depends on its own gradients alone.
-
-    Args:
-        hidden: (T, M, N, K, H), gradient of the particles, or None; likewise the others.
-        log_weights: (T, M, N, K).
-        cell: (M, N, K, H), of the last step's cells.
-        read: (T, M, N, K, OUT), of a head's outputs.
-    """
-    peaks = [x.abs().amax((0, *range(2, x.dim()))) for x in (hidden, log_weights, read)
-             if x is not None]  # fmt: skip
-    if cell is not None:
-        peaks.append(cell.abs().flatten(1).amax(1))
-    peak = torch.stack(peaks).amax(0)
-    exponent = torch.where(peak.isfinite() & (peak > 0), 4 - torch.frexp(peak).exponent, 0)
-    return torch.ldexp(torch.ones_like(peak), exponent.clamp(-126, 126))
 
 
 def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:

@@ -27,6 +27,8 @@ KERNELS = {
     "in_order_kernel",
     "fill_uniform_kernel",
 }
+# Of factors that are kept as float16.
+SCALE = {"peak_kernel", "half_scale_kernel"}
 
 EARLY = ["backward_kernel", "forward_kernel"]
 
@@ -54,7 +56,6 @@ def compiled(module: str, arguments: Sequence[str | int], cache: Path) -> Any:
         ("pf_lstm", "90", "tf32", 30, 64, 1),
         ("pf_gru", "89", "tf32", 30, 64, 1),
         ("pf_lstm", "90", "bf16", 30, 64, 4),
-        ("pf_gru", "90", "bf16", 30, 64, 0),
         # The widest layer; factors of 128 units fill the shared memory.
         ("pf_lstm", "90", "tf32", 30, 128, 4),
     ],
@@ -66,11 +67,12 @@ def test_a_training_step_compiles(
     arguments = (cell, capability, precision, particles, units, outputs)
     shared, once, often, wrong, early = compiled("compiled_only", arguments, tmp_path)
     assert wrong == []
-    assert set(shared) == KERNELS
+    narrow = precision == "tf32" and units <= 64
+    assert set(shared) == (KERNELS | SCALE if narrow else KERNELS)
     assert max(shared.values()) <= MULTIPROCESSORS[int(capability)].block_shared, shared
     # Three of the forward kernel, three of the backward kernel, one of the others; and no more for
     # other batches and populations: each would cost a job seconds, and give sums another order.
-    assert once == often == 10
+    assert once == often == (12 if narrow else 10)
     # Dependent launches came with compute capability 9.0.
     assert early == (EARLY if capability == "90" else [])
     # Something was compiled: a machine program of each kernel lies in the cache.
@@ -78,23 +80,21 @@ def test_a_training_step_compiles(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cell", "capability"), [("pf_lstm", "90"), ("pf_gru", "90"), ("pf_lstm", "89")]
-)
+@pytest.mark.parametrize(("cell", "capability"), [("pf_lstm", "90"), ("pf_gru", "90")])
 def test_a_large_populations_training_step_compiles(
     cell: str, capability: str, tmp_path: Path
 ) -> None:
     arguments = (cell, capability, "tf32", 30, 64, 1, "crowded")
     shared, once, often, wrong, early = compiled("compiled_only", arguments, tmp_path)
     assert wrong == []
-    assert set(shared) == KERNELS
+    assert set(shared) == KERNELS | SCALE
     block = MULTIPROCESSORS[int(capability)]
     assert max(shared.values()) <= block.block_shared, shared
     # The choice counts on three of its programs a multiprocessor.
-    assert 3 * (shared["backward_kernel"] + RESERVED) <= block.shared or capability == "89"
+    assert 3 * (shared["backward_kernel"] + RESERVED) <= block.shared
     # Two kernels a step: the first that starts one reads the very last tile, the last that ends
     # one has a cap.
-    assert once == often == 11
+    assert once == often == 13
     assert early == (EARLY if capability == "90" else [])
 
 

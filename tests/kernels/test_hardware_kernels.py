@@ -10,7 +10,6 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.kernels import plan
 from pfrnn.kernels.plan import Plan, Tuning
-from pfrnn.kernels.run_backward import half_scale
 from pfrnn.kernels.sequence import run_pf_fused
 
 from .filter_cases import Case, draw
@@ -90,21 +89,6 @@ def test_what_else_reads_the_factors_keeps_them_float32(
     monkeypatch.setattr(plan, "narrows", lambda: True)
     made = PLAN._replace(precision=precision, tuning=Tuning(**{"narrow": True} | changes))
     assert made.stored(units) == expected
-
-
-def test_a_members_scale_goes_by_its_largest_incoming_gradient():
-    read = torch.zeros(2, 5, 3)
-    read[1, 0, 2], read[0, 1, 0], read[0, 3, 1], read[0, 4, 1] = -1.0, 1e-20, 1e38, float("nan")
-    cell = torch.zeros(5, 4)
-    cell[0, 1] = 6.0
-    found = half_scale(None, None, cell, read)
-    largest = torch.tensor([6.0, 1e-20, 0.0, 1e38, 0.0])
-    scaled = largest * found
-    assert scaled[2] == 0
-    assert ((scaled[[0, 1, 3]] >= 8) & (scaled[[0, 1, 3]] < 16)).all()
-    assert found[2] == found[4] == 1  # nothing came in, or no number
-    assert torch.equal(torch.frexp(found).mantissa, torch.full((5,), 0.5))
-    assert torch.equal(half_scale(None, read[:, :1], cell[:1], None), found[:1])
 
 
 @pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])

@@ -27,6 +27,7 @@ from pfrnn.kernels import (
     backward,
     begin,
     forward,
+    half_scale,
     in_order,
     linear_run,
     philox,
@@ -83,7 +84,8 @@ def counted() -> Iterator[tuple[Counter[str], Counter[str]]]:
     with contextlib.ExitStack() as stack:
         # Autocast doesn't know the meta device; nothing here asks for it.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))
-        modules = (backward, begin, forward, in_order, linear_run, philox, sums, weight_gradient)
+        modules = (backward, begin, forward, half_scale, in_order, linear_run, philox, sums,
+                   weight_gradient)  # fmt: skip
         for module in modules:
             for name, kernel in vars(module).items():
                 if name.endswith("_kernel"):
