@@ -72,7 +72,8 @@ def half_scale(*incoming: Tensor | None) -> tuple[Tensor, Tensor]:
     most = max(1, _PROGRAMS // members)
     shares = [max(1, min(most, -(-count // _SHARE))) for count in counts]
     peaks = torch.empty(members, sum(shares), dtype=torch.int32, device=given[0].device)
-    scale, unit = given[0].new_empty(2, members)
+    # Apart, so that each begins where Triton may count on it, whatever the population.
+    scale, unit = given[0].new_empty(members), given[0].new_empty(members)
     first = 0
     for x, count, share in zip(given, counts, shares, strict=True):
         peak_kernel.run(

@@ -4,19 +4,21 @@ On a GPU a small tensor's update costs its kernels' launches, not its arithmetic
 parameter needs a dozen of them. Here all parameters are views into one buffer, RMSprop's running
 means into a second one, and each operation runs once over all of them; what every member has of
 its own (clip factor, learning rate, L2 weight) is spread to elements by index. The operations and
-their order are :func:`pfrnn.training.optimiser.rmsprop`'s, so the bits are.
+their order are :func:`pfrnn.training.optimiser.rmsprop`'s, so the bits are. Where the loop over time
+is in kernels, so is this (:mod:`pfrnn.kernels.rmsprop`), equal to rounding.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pfrnn.functional.sums import replaced
 from pfrnn.training.optimiser import Hyper, Stacked, clip_factor, gradient_norm
 
 # Elements between which a parameter may begin: 512 bytes, as torch's allocator places tensors, so
@@ -74,6 +76,34 @@ class FlatUpdate(NamedTuple):
     moves: Tensor
 
 
+class KernelUpdate(NamedTuple):
+    """One update whose elements a kernel computes when it is written.
+
+    Attributes:
+        gradient: (E,), before clipping.
+        found: norms, factors and who moves, :class:`pfrnn.kernels.rmsprop.Clipped`.
+        decay: rho.
+        epsilon: added to the root.
+    """
+
+    gradient: Tensor
+    found: Any
+    decay: float
+    epsilon: float
+
+    @property
+    def gradient_norm(self) -> Tensor:
+        """(M,), before clipping."""
+        norm: Tensor = self.found.norm
+        return norm
+
+    @property
+    def moves(self) -> Tensor:
+        """Bool (M,): alive, and the gradient's norm is finite."""
+        moves: Tensor = self.found.moves
+        return moves
+
+
 class FlatRMSprop:
     """RMSprop for one population and its settings; what stays the same is made once.
 
@@ -95,6 +125,7 @@ class FlatRMSprop:
         whole = parameters.whole
         self._gaps = whole.new_zeros(ALIGNMENT)
         self._piece = -(-len(whole) // (_PIECES * ALIGNMENT)) * ALIGNMENT
+        self._places: Any = None
         members = len(hyper.clip)
         # Nothing here is made from the host's numbers: the first step is watched like any other.
         number = torch.arange(members, dtype=torch.int32, device=whole.device)
@@ -139,8 +170,32 @@ class FlatRMSprop:
         """Return each element's own of (M,): (E,), or (1,) where there is one member."""
         return value if self._member is None else value.index_select(0, self._member)
 
-    def update(self, gradients: Stacked, decay: float, epsilon: float, alive: Tensor) -> FlatUpdate:
+    def places(self) -> Any:
+        """Where members and tensors lie, for the kernels; made in the first step."""
+        if self._places is None:
+            from pfrnn.kernels.rmsprop import Places
+
+            whole, members = self.parameters.whole, len(self.hyper.clip)
+            member = self._member
+            if member is None:
+                member = torch.zeros_like(whole, dtype=torch.int32)
+            sizes = [value.numel() // members for value in self.parameters.values()]
+            padded = [-(-members * size // ALIGNMENT) * ALIGNMENT for size in sizes]
+            starts = list(itertools.accumulate(padded, initial=0))[:-1]
+            self._places = Places(member, *map(self._on_device, (starts, sizes)), sum(sizes))
+        return self._places
+
+    def _on_device(self, numbers: Sequence[int]) -> Tensor:
+        """Return int64 numbers, filled in on the device: no copy waits for the host."""
+        whole = self.parameters.whole
+        return torch.cat([whole.new_full((1,), n, dtype=torch.int64) for n in numbers])
+
+    def update(
+        self, gradients: Stacked, decay: float, epsilon: float, alive: Tensor
+    ) -> FlatUpdate | KernelUpdate:
         """Compute one step; nothing that lies in the population is written.
+
+        Inside :func:`pfrnn.functional.sums.sums` kernels do it, where the parameters are float32.
 
         Args:
             gradients: name -> (M, ...).
@@ -149,9 +204,15 @@ class FlatRMSprop:
             alive: bool (M,); a member that is not alive, or whose gradient is not finite, keeps
                 its values.
         """
+        before = self.parameters.whole
+        if replaced() and before.dtype == torch.float32 and self._decays:
+            from pfrnn.kernels.rmsprop import clipped as clipped_by
+
+            gradient, hyper = self._in_one(gradients), self.hyper
+            found = clipped_by(gradient, self.places(), hyper.clip, alive)
+            return KernelUpdate(gradient, found, decay, epsilon)
         norm = gradient_norm(gradients)
         moves = alive & (norm < math.inf)
-        before = self.parameters.whole
         clipped = self._in_one(gradients).mul_(self._spread(clip_factor(self.hyper.clip, norm)))
         if self._decays:
             decayed = torch.addcmul(clipped, self._l2, before)
@@ -169,8 +230,18 @@ class FlatRMSprop:
             torch.sub(before, steps, out=steps), squares, self._spread(moves), norm, moves
         )
 
-    def write(self, update: FlatUpdate) -> None:
+    def write(self, update: FlatUpdate | KernelUpdate) -> None:
         """Write an update's numbers in place; no memory is asked for."""
+        if isinstance(update, KernelUpdate):
+            from pfrnn.kernels.rmsprop import rmsprop as rmsprop_by
+
+            hyper = self.hyper
+            rmsprop_by(
+                self.parameters.whole, self.square_average.whole, update.gradient,
+                self.places(), update.found, hyper.learning_rate, hyper.l2, self._partly,
+                update.decay, update.epsilon,
+            )  # fmt: skip
+            return
         for old, new in (
             (self.parameters.whole, update.values),
             (self.square_average.whole, update.squares),

@@ -24,7 +24,7 @@ from pfrnn.kernels.dispatch import Choice
 from pfrnn.nn.cores import Randomness
 from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.training.batches import Batch, DeviceSplit, Rows, gather
-from pfrnn.training.flat import Flat, FlatRMSprop, FlatUpdate
+from pfrnn.training.flat import Flat, FlatRMSprop, FlatUpdate, KernelUpdate
 from pfrnn.training.loss import LossWeights, member_loss
 from pfrnn.training.members import Member
 from pfrnn.training.noise import NoiseShape, draw, draw_dropout
@@ -223,7 +223,7 @@ class PlainPath:
             decay, epsilon = self.training.rmsprop_decay, self.training.rmsprop_eps
             flat = self._flat_update(population, hyper)
             moved = running_statistics(population, output.statistics)
-            update: Update | FlatUpdate
+            update: Update | FlatUpdate | KernelUpdate
             if flat is not None:
                 update = flat.update(named, decay, epsilon, finite)
             else:
@@ -236,7 +236,7 @@ class PlainPath:
             sequences = batch.x.shape[2]
             weighted = loss * sequences
             # Nothing below can fail: no memory is asked for.
-            if flat is not None and isinstance(update, FlatUpdate):
+            if flat is not None and isinstance(update, FlatUpdate | KernelUpdate):
                 flat.write(update)
             if moved:
                 torch._foreach_copy_([old for old, _ in moved], [new for _, new in moved])

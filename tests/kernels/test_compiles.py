@@ -176,3 +176,11 @@ def test_a_populations_sums_compile(capability: int, columns: int, tmp_path: Pat
     assert [spilled for _, spilled in found.values()] == [0, 0]
     # No more for another batch, population or layout.
     assert once == often == 2
+
+
+@pytest.mark.slow
+def test_a_populations_update_compiles(tmp_path: Path) -> None:
+    found, once, often = compiled("compiled_update", ["90"], tmp_path)
+    assert set(found) == {"squares_kernel", "clip_kernel", "rmsprop_kernel"}
+    assert [spilled for _, spilled in found.values()] == [0, 0, 0]
+    assert once == often == 3

@@ -31,6 +31,7 @@ from pfrnn.kernels import (
     in_order,
     linear_run,
     philox,
+    rmsprop,
     sums,
     weight_gradient,
 )
@@ -84,8 +85,8 @@ def counted() -> Iterator[tuple[Counter[str], Counter[str]]]:
     with contextlib.ExitStack() as stack:
         # Autocast doesn't know the meta device; nothing here asks for it.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))
-        modules = (backward, begin, forward, half_scale, in_order, linear_run, philox, sums,
-                   weight_gradient)  # fmt: skip
+        modules = (backward, begin, forward, half_scale, in_order, linear_run, philox, rmsprop,
+                   sums, weight_gradient)  # fmt: skip
         for module in modules:
             for name, kernel in vars(module).items():
                 if name.endswith("_kernel"):
@@ -103,6 +104,7 @@ def benchmark_step(cell: str, members: int) -> tuple[Counter[str], Counter[str]]
     y = torch.empty(members, size.steps, size.batch, device=META)
     key = noise_key(list(range(members)), 0, META)
     run = functools.partial(run_pf_fused, precision=size.precision)
+    population.optimiser.places()  # made in the first step
     with counted() as found, beside(size):
         key.step.add_(1)
         population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
@@ -127,7 +129,8 @@ def training_step(folder: Path, cell: str, members: int) -> tuple[Counter[str], 
     random, index = mapped((random, rows.device), lambda x: x.to(META))
     moved = [value.to(META) for value in problem.train[:4]]
     split = type(problem.train)(*moved, *problem.train[4:])
-    path._flat_update(population, settings)  # made in a training's first step
+    # Made in a training's first step.
+    path._flat_update(population, settings).places()
     with counted() as found:
         path.step(population, settings, take(split, index, cut), random, asks=False)
     return found
