@@ -4,8 +4,8 @@ On a GPU a small tensor's update costs its kernels' launches, not its arithmetic
 parameter needs a dozen of them. Here all parameters are views into one buffer, RMSprop's running
 means into a second one, and each operation runs once over all of them; what every member has of
 its own (clip factor, learning rate, L2 weight) is spread to elements by index. The operations and
-their order are :func:`pfrnn.training.optimiser.rmsprop`'s, so the bits are. Where the loop over time
-is in kernels, so is this (:mod:`pfrnn.kernels.rmsprop`), equal to rounding.
+their order are :func:`pfrnn.training.optimiser.rmsprop`'s, so the bits are. Where the loop over
+time is in kernels, so is this (:mod:`pfrnn.kernels.rmsprop`), equal to rounding.
 """
 
 from __future__ import annotations
