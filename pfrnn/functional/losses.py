@@ -222,17 +222,16 @@ def reduce_loss(
     Returns:
         (...), one value a member.
     """
-    outputs: int | Tensor = len(steps)
-    sequences: int | Tensor = steps.shape[-1]
-    if mask is not None:
-        known = mask if isinstance(mask, Outputs) else count_outputs(mask)
+    known = count_outputs(mask) if isinstance(mask, Tensor) else mask
+    if known is not None:
         steps = torch.where(known.mask, steps, 0.0)
-        outputs, sequences = known.each.clamp(min=1), known.sequences
     if time == "mean":
         # Before the sum, so that there is only one.
-        steps = steps / outputs
+        steps = steps / (len(steps) if known is None else known.each.clamp(min=1))
     total = member_sums(steps)
-    return total if batch == "sum" else total / sequences
+    if batch == "sum":
+        return total
+    return total / (steps.shape[-1] if known is None else known.sequences)
 
 
 def _per_coordinate(

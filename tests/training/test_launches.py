@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(
 BOUNDS = {
     ("benchmark", "pf_lstm"): (36, 38),
     ("benchmark", "pf_gru"): (36, 39),
-    ("training", "pf_lstm"): (100, 105),
-    ("training", "pf_gru"): (100, 106),
+    ("training", "pf_lstm"): (98, 103),
+    ("training", "pf_gru"): (98, 104),
 }
 LITTLE = 5
 KERNELS = {
