@@ -17,11 +17,13 @@ from pfrnn.functional.linear import affine, products
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
-from pfrnn.functional.sums import member_sums, sums
+from pfrnn.functional.sums import member_sums, replaced, sums
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
 from pfrnn.kernels.linear import product
+from pfrnn.kernels.loss import Weights
+from pfrnn.kernels.loss import filter_loss as kernel_loss
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.rnn import run_rnn_fused
@@ -90,6 +92,10 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
         projected, state, noise, uniforms, weights, FilterSwitches(), extras=False,
         particles=not fused, readout=Readout(p["head"]) if fused else None,
     )  # fmt: skip
+    if fused and replaced():
+        # As the training loop; another constant than below, T log K.
+        return kernel_loss(out.read, out.log_weights, y.transpose(0, 1).unsqueeze(-1), None,
+                           Weights(1.0, 1.0))  # fmt: skip
     if fused:
         guesses = out.read.squeeze(-1).transpose(0, 1)
     else:

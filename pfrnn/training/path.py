@@ -161,7 +161,9 @@ class PlainPath:
             output = functional_call(
                 self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)
             )
-            loss = member_loss(self.spec.task, self.weights, output, batch)
+            loss = member_loss(
+                self.spec.task, self.weights, output, batch, self.network.mean_of_heads
+            )
         return Predicted(output, loss)
 
     def losses(

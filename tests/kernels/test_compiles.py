@@ -184,3 +184,12 @@ def test_a_populations_update_compiles(tmp_path: Path) -> None:
     assert set(found) == {"squares_kernel", "clip_kernel", "rmsprop_kernel"}
     assert [spilled for _, spilled in found.values()] == [0, 0, 0]
     assert once == often == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("particles", "columns"), [(30, 1), (20, 4)])
+def test_a_filters_losses_compile(particles: int, columns: int, tmp_path: Path) -> None:
+    found, once, often = compiled("compiled_loss", ["90", particles, columns], tmp_path)
+    assert set(found) == {"loss_kernel", "mean_loss_kernel", "loss_gradient_kernel"}
+    assert [spilled for _, spilled in found.values()] == [0, 0, 0]
+    assert once == often == 3

@@ -30,6 +30,7 @@ from pfrnn.kernels import (
     half_scale,
     in_order,
     linear_run,
+    loss,
     philox,
     rmsprop,
     sums,
@@ -85,8 +86,8 @@ def counted() -> Iterator[tuple[Counter[str], Counter[str]]]:
     with contextlib.ExitStack() as stack:
         # Autocast doesn't know the meta device; nothing here asks for it.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))
-        modules = (backward, begin, forward, half_scale, in_order, linear_run, philox, rmsprop,
-                   sums, weight_gradient)  # fmt: skip
+        modules = (backward, begin, forward, half_scale, in_order, linear_run, loss, philox,
+                   rmsprop, sums, weight_gradient)  # fmt: skip
         for module in modules:
             for name, kernel in vars(module).items():
                 if name.endswith("_kernel"):
