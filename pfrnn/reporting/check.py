@@ -9,6 +9,7 @@ from typing import Any
 from pfrnn.errors import RecordError
 from pfrnn.files import read_json, sha256_file
 from pfrnn.reporting.evidence import read_evidence
+from pfrnn.reporting.licensing import not_allowed
 from pfrnn.reporting.outputs import DIGESTS
 from pfrnn.reporting.report import render
 
@@ -36,6 +37,10 @@ def check_report(folder: Path) -> list[str]:
         differences = _texts(folder, fresh)
         stored, new = read_json(digests), read_json(fresh / "figures" / DIGESTS)
         differences += _figures(folder, stored, new)
+        evidence = folder / "data"
+        differences += not_allowed(
+            read_json(evidence / "sequences.json"), read_json(evidence / "cards.json")
+        )
         if stored["renderer"] == new["renderer"]:
             differences += _bytes(folder, fresh, stored, new)
     return sorted(set(differences))

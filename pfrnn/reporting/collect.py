@@ -16,6 +16,7 @@ from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
+from pfrnn.reporting.licensing import licensed
 from pfrnn.reporting.pictures import exact_belief, sequences
 from pfrnn.reporting.samples import belief_sample, series
 
@@ -46,7 +47,7 @@ def collect(
     finals = sorted(set(frame["final_id"]))
     write_json(data / "study.json", study._asdict())
     folders = _prepared(prepared, frame, study.datasets)
-    cards = {name: read_json(folder / "card.json") for name, folder in folders.items()}
+    cards = licensed({name: read_json(path / "card.json") for name, path in folders.items()})
     pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
     write_json(data / "cards.json", cards)
     write_text(data / "sequences.json", canonical_json(pictures) + "\n")

@@ -21,6 +21,7 @@ from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.blocks import Jobs, names_of, predict, recorded_finals
 from pfrnn.reporting.collect import pictured
 from pfrnn.reporting.evidence import HISTORY
+from pfrnn.reporting.licensing import allowed, licensed
 
 Row = dict[str, str]
 # Files that map a final's id to what is known of it, and how they are written.
@@ -159,7 +160,8 @@ def _merged_files(
         if side:
             cards[name] = side.read("cards.json")[name]
             sequences[name] = side.read("sequences.json")[name]
-    merged["cards.json"], merged["sequences.json"] = cards, sequences
+    merged["cards.json"] = licensed(cards)
+    merged["sequences.json"] = allowed(sequences, merged["cards.json"])
     merged["study.json"] = _study(study, old.read("study.json"), set(digests), set(cards))
     beliefs = {k: v for k, v in old.read("beliefs.json").items() if k in kept} | new.read(
         "beliefs.json"
