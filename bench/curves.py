@@ -43,7 +43,7 @@ WAYS = {
     "launched": ("plain", "0"),
 }
 # What two results must have been asked alike, to be compared.
-ASKED = ("data", "variant", "batch", "train", "validation")
+ASKED = ("data", "variant", "batch", "train", "validation", "tier")
 
 
 def curves_of(ask: Ask, way: str, folder: Path, device: torch.device) -> dict[str, Any]:
@@ -96,11 +96,13 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def earlier_curves(file: Path, ask: dict[str, Any], way: str, epochs: int) -> dict[str, Any]:
-    """The curves of ``way`` in an earlier result, with that result's commit and card.
+def earlier_curves(
+    file: Path, ask: dict[str, Any], way: str, epochs: int, seeds: int
+) -> dict[str, Any]:
+    """The curves of ``way`` in an earlier result, with where that came from.
 
     Raises:
-        ValueError: it is of other data, sizes or epochs, or has no curves of that way.
+        ValueError: it is of other data, sizes, seeds or epochs, or has no curves of that way.
     """
     earlier = json.loads(file.read_text())
     for name, asked in ask.items():
@@ -111,7 +113,9 @@ def earlier_curves(file: Path, ask: dict[str, Any], way: str, epochs: int) -> di
         raise ValueError(f"{file}: has no curves of {way}")
     if len(found[0]["scores"][0]) != epochs:
         raise ValueError(f"{file}: expected {epochs} epochs, got {len(found[0]['scores'][0])}")
-    return found[0] | {name: earlier[name] for name in ("commit", "card")}
+    if len(found[0]["seeds"]) != seeds:
+        raise ValueError(f"{file}: expected {seeds} seeds, got {len(found[0]['seeds'])}")
+    return found[0] | {name: earlier.get(name) for name in ("commit", "card", "torch")}
 
 
 def beside(recorded: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +175,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--earlier", type=Path, help="take the second way's curves from this file")
     parser.add_argument("--again", type=int, default=2, help="its epochs that are trained anew")
     parsed = parser.parse_args(arguments)
+    if not 1 <= parsed.again <= parsed.epochs:
+        parser.error(f"--again: expected 1 to {parsed.epochs} epochs, got {parsed.again}")
     if parsed.seeds < 2:
         parser.error("--seeds: expected at least 2 for a spread")
     device = torch.device(parsed.device)
@@ -182,7 +188,9 @@ def main(arguments: list[str] | None = None) -> None:
     result: dict[str, Any] = machine(device) | asked | {"commit": commit()[0], "curves": []}
     recorded = None
     if parsed.earlier:
-        recorded = earlier_curves(parsed.earlier, asked, parsed.ways[1], parsed.epochs)
+        recorded = earlier_curves(
+            parsed.earlier, asked, parsed.ways[1], parsed.epochs, parsed.seeds
+        )
     with tempfile.TemporaryDirectory() as temporary:
         folder = parsed.folder or Path(temporary)
         for way in parsed.ways[: 1 if recorded else 2]:

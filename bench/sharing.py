@@ -12,7 +12,8 @@ several should fit. Two ways are timed, and how much they gain over one job afte
 
 A job replays the captured step of ``bench/steps.py`` (batch 64, T 100, H 64) for ``--seconds``.
 ``ms`` is seconds over all jobs' steps, a step being all members' of one job; ``gain`` is the ``ms``
-of one job over that. Rows are written as they come.
+of one job in the first way that has it over that: ``--jobs`` should begin with 1. Rows are written
+as they come.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ def processes(size: Size, early: bool, jobs: int, seconds: float) -> float:
         for one in started:
             stdin_of(one).write("go\n")
             stdin_of(one).flush()
-        rates = [1.0 / float(said(one)) for one in started]
+        ends = [said(one) for one in started]
+        if not all(ends):
+            raise RuntimeError("a job's process ended while it was timed")
+        rates = [1.0 / float(end) for end in ends]
     finally:
         for one in started:
             one.kill()

@@ -50,7 +50,7 @@ def job_state(results: Path, job: str) -> JobState:
     """Return the state of one job."""
     record = results / job / "run.json"
     if record.is_file():
-        return JobState(job, "done", seconds=_seconds(record))
+        return _recorded(job, record)
     log = results / "logs" / f"{job}.log"
     if log.is_file() and _locked(log):
         return JobState(job, "running", last_line(log), device=device_of(log))
@@ -98,13 +98,14 @@ def seconds_left(states: Iterable[JobState], at_once: int = 1) -> float | None:
     return open_jobs * sum(done) / len(done) / max(at_once, 1)
 
 
-def _seconds(record: Path) -> float | None:
+def _recorded(job: str, record: Path) -> JobState:
+    """Of a job whose record is there: done, unless it can't be read."""
     try:
         run: dict[str, Any] = read_json(record)
     except ValueError:
-        return None
+        return JobState(job, "failed", f"{record} is damaged; delete it and run the job again")
     value = run.get("wall_seconds")
-    return float(value) if isinstance(value, int | float) else None
+    return JobState(job, "done", seconds=float(value) if isinstance(value, int | float) else None)
 
 
 def _locked(log: Path) -> bool:

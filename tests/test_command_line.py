@@ -116,3 +116,23 @@ def test_unlock_needs_a_folder_and_makes_none(tmp_path, capsys) -> None:
     assert main(["unlock", "--folder", str(tmp_path)]) == 0
     assert "nothing to do" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_results_folder_that_is_named_must_be_there(tmp_path, capsys) -> None:
+    asked = ["report", "--tier", "smoke", "--results", str(tmp_path / "smok")]
+    assert main([*asked, "--out", str(tmp_path / "out")]) == 2
+    assert "no such folder; name a tier's results" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_needs_a_folder_that_can_be_made(tmp_path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "results").mkdir()
+    asked = ["report", "--tier", "smoke", "--results", str(tmp_path / "results")]
+    assert main([*asked, "--out", str(tmp_path / "file" / "out")]) == 2
+    assert "can't be made (Not a directory); name another" in capsys.readouterr().err
+
+
+def test_check_needs_the_readme_that_it_is_told(tmp_path, capsys) -> None:
+    assert main(["check", "--reports", str(tmp_path), "--readme", str(tmp_path / "R.md")]) == 2
+    assert "R.md: no such file" in capsys.readouterr().err

@@ -192,3 +192,15 @@ def test_status_names_the_devices_in_use(
     assert f"running  {by_hand.id}\n    started by hand, process {os.getpid()}\n" in output
     # Where the one started by hand runs, nothing says.
     assert "GPUs in use: 0: 1 job, 1: 2 jobs\n" in output
+
+
+def test_a_damaged_record_is_no_success(tmp_path: Path) -> None:
+    folder = tmp_path / "final" / "air" / "lstm"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"wall_seconds": 12.5, "thr')
+    found = job_state(tmp_path, "final/air/lstm")
+    assert found.state == "failed"
+    assert found.note.endswith("run.json is damaged; delete it and run the job again")
+    (folder / "run.json").write_text('{"wall_seconds": 12.5}')
+    found = job_state(tmp_path, "final/air/lstm")
+    assert (found.state, found.seconds) == ("done", 12.5)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pfrnn.errors import ConfigError
+
 
 def add_parser(commands: Any) -> None:
     """Add the subcommand."""
@@ -29,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pfrnn.reporting.check import check_report
     from pfrnn.reporting.readme import readme_difference
 
+    if arguments.readme and not arguments.readme.is_file():
+        raise ConfigError(f"--readme {arguments.readme}: no such file")
     differences = [f"{arguments.reports}/{one}" for one in check_report(arguments.reports)]
     if arguments.readme:
         differences += filter(None, [readme_difference(arguments.readme, arguments.reports)])

@@ -69,6 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     study = study._replace(stand_ins=tuple(arguments.stand_in))
     results = arguments.results or Path("results") / study.tier
     out = arguments.out or results / "report"
+    if arguments.results and not results.is_dir():
+        raise ConfigError(
+            f"--results {results}: no such folder; name a tier's results or leave it out"
+        )
+    made_folder(out)
     published = out.resolve() != (results / "report").resolve()
     if not arguments.missing and published:
         # Published from a run: what that run could not have is still what is missing.
@@ -77,11 +82,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
-    if not published and not (results / "results.csv").is_file():
+    if not (results / "results.csv").is_file() and not has_rows(out / "results.csv"):
         print(empty_handed(results, study.tier))
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")
     return 0
+
+
+def made_folder(out: Path) -> None:
+    """Make the report's folder.
+
+    Raises:
+        ConfigError: it can't be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: can't be made ({error.strerror}); name another") from error
+
+
+def has_rows(table: Path) -> bool:
+    """Whether a table of results has a line below its header."""
+    return table.is_file() and len(table.read_text(encoding="utf-8").splitlines()) > 1
 
 
 def empty_handed(results: Path, tier: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.batch_norm import Statistics, spread
 from pfrnn.functional.linear import LEAKY_SLOPE
 from pfrnn.functional.types import FilterSwitches
@@ -26,7 +27,7 @@ def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> boo
     """Say whether fused code may run: eager, no autocast, no torch.func, full precision."""
     if noise is None or torch.compiler.is_compiling() or _transforming():
         return False
-    if torch.is_autocast_enabled(hidden.device.type):
+    if autocasting(hidden.device):
         return False
     if hidden.dtype not in (torch.float32, torch.float64):
         return False

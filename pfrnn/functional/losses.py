@@ -7,6 +7,7 @@ silent). Leading axes are never reduced, so a population gets one loss a member.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -69,14 +70,21 @@ def prediction_loss(
     Returns:
         (...), one value a member; a scalar without leading axes.
 
+    Raises:
+        ConfigError: an unknown kind or reduction.
+        ValueError: a target or mask that doesn't fit the prediction.
+
     Example:
         >>> error = torch.zeros(3, 2, 1)
         >>> prediction_loss(error + 2.0, error, "regression")
         tensor(12.)
     """
+    _check_reduction("coordinates", coordinates)
     if kind == "classification":
+        _check_shape("target", target, prediction.shape[:-1])
         steps = _cross_entropy(prediction, target)
     elif kind == "regression":
+        _check_shape("target", target, prediction.shape)
         squared = (lift(prediction) - target).square()
         if coordinate_weights is not None:
             squared = squared * coordinate_weights
@@ -123,12 +131,21 @@ def elbo_loss(
 
     Gradients:
         Finite also at zero error (there the norm's subgradient 0 is taken).
+
+    Raises:
+        ConfigError: an unknown kind or reduction.
+        ValueError: a target or mask that doesn't fit the predictions.
     """
     count = particle_predictions.shape[-2]
+    outputs = particle_predictions.shape[:-2]
     if kind == "classification":
+        _check_shape("target", target, outputs)
         classes = target.unsqueeze(-1).expand(particle_predictions.shape[:-1])
         log_p = -_cross_entropy(particle_predictions, classes)
     elif kind == "regression":
+        if form not in ("joint", "per_coordinate"):
+            raise ConfigError(f"form: expected joint or per_coordinate, got {form!r}")
+        _check_shape("target", target, (*outputs, particle_predictions.shape[-1]))
         error = lift(particle_predictions) - target.unsqueeze(-2)
         if form == "per_coordinate":
             steps = _per_coordinate(error, coordinate_weights, time_weights)
@@ -221,9 +238,16 @@ def reduce_loss(
 
     Returns:
         (...), one value a member.
+
+    Raises:
+        ConfigError: an unknown reduction.
+        ValueError: a mask of another shape.
     """
+    _check_reduction("time", time)
+    _check_reduction("batch", batch)
     known = count_outputs(mask) if isinstance(mask, Tensor) else mask
     if known is not None:
+        _check_shape("mask", known.mask, steps.shape)
         steps = torch.where(known.mask, steps, 0.0)
     if time == "mean":
         # Before the sum, so that there is only one.
@@ -253,6 +277,18 @@ def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
 
 def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:
     return time_weights.view(-1, *([1] * (like.dim() - 1)))
+
+
+def _check_reduction(name: str, given: str) -> None:
+    """Else whatever isn't "mean" would count as a sum."""
+    if given not in ("sum", "mean"):
+        raise ConfigError(f"{name}: expected sum or mean, got {given!r}")
+
+
+def _check_shape(name: str, given: Tensor, expected: Sequence[int]) -> None:
+    """Else tensors of other shapes would be broadcast, to a loss of something else."""
+    if tuple(given.shape) != tuple(expected):
+        raise ValueError(f"{name}: expected {tuple(expected)}, got {tuple(given.shape)}")
 
 
 def _unknown_kind(kind: str) -> ConfigError:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pfrnn.errors import ConfigError, suggestion
+from pfrnn.functional.autocast import autocasting
 from pfrnn.kernels.linear_run import (
     Rows,
     Sizes,
@@ -46,7 +47,7 @@ def fits(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
         and weight.shape[1] <= MAX_INPUTS
         and min(*x.shape, *weight.shape) > 0
         and all(one.dtype == torch.float32 and one.device == x.device for one in tensors)
-        and not torch.is_autocast_enabled(x.device.type)
+        and not autocasting(x.device)
     )
 
 

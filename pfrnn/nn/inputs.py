@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.types import PFState, RNNState
 from pfrnn.nn.state import broadcast_state
 
@@ -101,7 +102,7 @@ def arrange(
 
 
 def _check_data(x: Tensor, dims: int, input_size: int, like: Tensor) -> None:
-    if x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
+    if x.dtype != like.dtype and not autocasting(x.device):
         raise ValueError(
             f"RNN input dtype ({x.dtype}) does not match weight dtype ({like.dtype}). "
             f"Convert input: input.to({like.dtype}), or convert model: model.to({x.dtype})"

@@ -159,7 +159,8 @@ class BayesianPath(PlainPath):
             found.append(self.forward(weights, buffers, batch, None, False).output)
         stacked = torch.stack([output.prediction for output in found])
         output = found[0]._replace(prediction=mixture(stacked, self.spec.task))
-        return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
+        with self.beside():
+            return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
 
 def mixture(predictions: Tensor, task: str) -> Tensor:

@@ -43,7 +43,8 @@ class PlainPath:
     """Eager torch on any device; the loop over time may be another (:meth:`take`).
 
     Where the loop is in kernels, so are products of sequences (:mod:`pfrnn.kernels.linear`), the
-    losses' sums and the gradient's norm (:mod:`pfrnn.kernels.sums`).
+    losses' sums (:mod:`pfrnn.kernels.sums`, :mod:`pfrnn.kernels.loss`) and the update
+    (:mod:`pfrnn.kernels.rmsprop`).
     """
 
     graph = "off"

@@ -139,13 +139,18 @@ def test_curves_recorded_earlier_stand_in_where_they_are_of_the_same_training(tm
     # Other data, other epochs, no such way, other seeds.
     for change, told in (
         ({"train": 7}, "expected train"),
+        ({"tier": "quick"}, "expected tier 'smoke', got 'quick'"),
         ({"curves": record["curves"][:1]}, "no curves of launched"),
         ({"curves": [one | {"scores": [[1.0]]} for one in record["curves"]]}, "2 epochs, got 1"),
         ({"curves": [one | {"seeds": [1, 2]} for one in record["curves"]]}, "recorded seeds"),
+        ({"curves": [one | {"seeds": [1]} for one in record["curves"]]}, "2 seeds, got 1"),
     ):
         first.write_text(json.dumps(record | change))
         with pytest.raises(ValueError, match=told):
             curves.main([*later, "--output", str(second)])
+    for again in ("0", "3"):
+        with pytest.raises(SystemExit):
+            curves.main([*later[:-1], again, "--output", str(second)])
 
 
 def test_curves_that_differ_are_told_apart():

@@ -46,6 +46,9 @@ def test_rates_of_processes_add_up(tmp_path, monkeypatch):
     script.write_text(WORKER.format(fails=False))
     monkeypatch.setattr(sharing, "__file__", str(script))
     assert sharing.processes(Size(), True, 2, 1.0) == pytest.approx(2.0)
+    script.write_text(WORKER.format(fails=False).replace("print(0.004)", "sys.exit(1)"))
+    with pytest.raises(RuntimeError, match="ended while it was timed"):
+        sharing.processes(Size(), True, 2, 1.0)
     script.write_text(WORKER.format(fails=True))
     with pytest.raises(RuntimeError, match="ended before its step was made"):
         sharing.processes(Size(), True, 2, 1.0)

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from pfrnn.errors import ConfigError
 from pfrnn.functional import (
     combined_loss,
     count_outputs,
@@ -191,3 +192,43 @@ def by_sums(error):
     squared = error.square().sum(-1)
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
+
+
+def test_a_masked_mean_over_time_by_hand():
+    """Two sequences with one and two outputs of three steps, and one without any."""
+    error = torch.tensor([[1.0, 2.0, 9.0], [9.0, 4.0, 9.0], [9.0, 9.0, 9.0]])
+    mask = torch.tensor([[True, True, False], [False, True, False], [False, False, False]])
+    zero = torch.zeros(3, 3, 1)
+    given = (error.sqrt().unsqueeze(-1), zero, "regression")
+    # (1 / 1 + (2 + 4) / 2) over the two that have one; sums: (1 + 6) / 2.
+    assert prediction_loss(*given, mask=mask, time="mean").item() == pytest.approx(2.0)
+    assert prediction_loss(*given, mask=mask).item() == pytest.approx(3.5)
+    assert prediction_loss(*given, mask=mask, time="mean", batch="sum").item() == pytest.approx(4.0)
+    assert prediction_loss(*given, time="mean").item() == pytest.approx(error.mean().item())
+
+
+@pytest.mark.parametrize("name", ["time", "batch", "coordinates"])
+def test_an_unknown_reduction_is_no_sum(name):
+    x = torch.zeros(3, 2, 1)
+    with pytest.raises(ConfigError, match=f"{name}: expected sum or mean, got 'avg'"):
+        prediction_loss(x, x, "regression", **{name: "avg"})
+    if name != "coordinates":
+        with pytest.raises(ConfigError, match=f"{name}: expected sum or mean, got 'avg'"):
+            elbo_loss(x.unsqueeze(-2), x, "regression", **{name: "avg"})
+
+
+def test_what_would_be_broadcast_is_refused():
+    prediction, particles = torch.zeros(3, 4, 1), torch.zeros(3, 4, 5, 1)
+    classes, mask = torch.zeros(3, 4, dtype=torch.int64), torch.ones(3, 4, dtype=torch.bool)
+    for wrong in (torch.zeros(3, 4, 2), torch.zeros(3, 4), torch.zeros(3, 1, 1)):
+        with pytest.raises(ValueError, match=r"target: expected \(3, 4, 1\), got"):
+            prediction_loss(prediction, wrong, "regression")
+        with pytest.raises(ValueError, match=r"target: expected \(3, 4, 1\), got"):
+            elbo_loss(particles, wrong, "regression")
+    for loss, given in ((prediction_loss, prediction), (elbo_loss, particles)):
+        with pytest.raises(ValueError, match=r"target: expected \(3, 4\), got \(3, 1\)"):
+            loss(given, classes[:, :1], "classification")
+        with pytest.raises(ValueError, match=r"mask: expected \(3, 4\), got \(3, 1\)"):
+            loss(given, classes, "classification", mask=mask[:, :1])
+    with pytest.raises(ConfigError, match="form: expected joint or per_coordinate"):
+        elbo_loss(particles, prediction, "regression", form="each")

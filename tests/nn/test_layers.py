@@ -314,3 +314,20 @@ def test_copies_and_what_lstm_code_asks_for(cls):
     layer.flatten_parameters()
     assert not layer.bidirectional
     assert layer.proj_size == 0
+
+
+@pytest.mark.parametrize("name", ["noise", "uniforms"])
+def test_numbers_need_the_layers_axis(name):
+    layer = PFLSTM(3, 8, num_particles=5, num_layers=2)
+    x, sizes = torch.randn(7, 4, 3), (7, 4, 5, 8)[: 4 if name == "noise" else 3]
+    good = torch.full((2, *sizes), 0.5)
+    layer(x, **{name: good})
+    for wrong in (good[0], good[:1], torch.tensor(0.5), good.unsqueeze(0)):
+        with pytest.raises(ValueError, match=rf"{name}: expected \(num_layers, T, N, K.* = 2, got"):
+            layer(x, **{name: wrong})
+
+
+def test_shapes_without_numbers():
+    layer = PFLSTM(3, 8, num_particles=5).to("meta")
+    output, _ = layer(torch.empty(7, 4, 3, device="meta"))
+    assert output.shape == (7, 4, 8)

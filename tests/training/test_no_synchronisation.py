@@ -128,9 +128,7 @@ def test_nothing_in_a_step_waits_for_the_host(tmp_path, name, model, fidelity):
 
 
 @pytest.mark.parametrize(("name", "model", "fidelity"), CASES)
-def test_a_step_needs_no_number(tmp_path, monkeypatch, name, model, fidelity):
-    # Autocast doesn't know the meta device; nothing here asks for it.
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
+def test_a_step_needs_no_number(tmp_path, name, model, fidelity):
     _, train, score = steps_of(tmp_path, name, model, fidelity, META)
     with Watch() as watch:
         train()
