@@ -13,12 +13,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pfrnn.kernels.sums import MOST, shares_of
+
 # Values that a program takes at a time.
 _BLOCK = 1024
-# Values of a member that make one more program of its norm, and the most of them.
-_SHARE, _MOST = 2 * _BLOCK, 64
-# As in torch.nn.utils.clip_grad_norm_.
-_CLIP_EPSILON = tl.constexpr(1e-6)
 
 
 @triton.jit(do_not_specialize=["TENSORS", "SHARES"])
@@ -40,9 +38,9 @@ def squares_kernel(g_, starts_, sizes_, parts_, TENSORS, SHARES, BLOCK: tl.const
     tl.store(parts_ + m * SHARES + share, tl.sum(total, 0))
 
 
-@triton.jit(do_not_specialize=["SHARES"])
+@triton.jit(do_not_specialize=["SHARES", "slack"])
 def clip_kernel(
-    parts_, clip_, alive_, norm_, factor_, moves_, SHARES, MOST: tl.constexpr
+    parts_, clip_, alive_, norm_, factor_, moves_, SHARES, slack, MOST: tl.constexpr
 ):  # fmt: skip
     """Store a member's norm, its gradient's factor, and whether it moves; grid (M,)."""
     m = tl.program_id(0).to(tl.int64)
@@ -52,7 +50,7 @@ def clip_kernel(
     # A comparison with NaN is false.
     finite = norm < float("inf")
     tl.store(norm_ + m, norm)
-    tl.store(factor_ + m, tl.minimum(tl.div_rn(tl.load(clip_ + m), norm + _CLIP_EPSILON), 1.0))
+    tl.store(factor_ + m, tl.minimum(tl.div_rn(tl.load(clip_ + m), norm + slack), 1.0))
     tl.store(moves_ + m, tl.where(finite, tl.load(alive_ + m), 0))
 
 
@@ -82,6 +80,20 @@ def rmsprop_kernel(
     tl.store(square_ + at, square, mask=moves)
 
 
+def check_lie_together(**tensors: Tensor) -> None:
+    """Refuse views with gaps: the kernels read one number after the other.
+
+    Raises:
+        ValueError: a tensor isn't contiguous.
+    """
+    for name, tensor in tensors.items():
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"{name}: expected a contiguous tensor, got {tuple(tensor.shape)} with strides "
+                f"{tensor.stride()}"
+            )
+
+
 class Places(NamedTuple):
     """Where a population's tensors lie in its memory, on the device.
 
@@ -106,7 +118,7 @@ class Clipped(NamedTuple):
     moves: Tensor
 
 
-def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor) -> Clipped:
+def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor, slack: float) -> Clipped:
     """Return norms before clipping, factors, and who moves: alive, with a finite norm.
 
     Args:
@@ -114,9 +126,14 @@ def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor) -> Cl
         places: of the population.
         clip: (M,), largest norms.
         alive: (M,) bool.
+        slack: added to the norm that the largest is divided by.
+
+    Raises:
+        ValueError: a tensor isn't contiguous.
     """
+    check_lie_together(gradient=gradient, clip=clip, alive=alive)
     members = len(clip)
-    shares = max(1, min(_MOST, -(-places.values // _SHARE)))
+    shares = shares_of(places.values)
     parts = gradient.new_empty(members, shares)
     # Apart, so that each begins where Triton may count on it, whatever the population.
     norm, factor = gradient.new_empty(members), gradient.new_empty(members)
@@ -127,7 +144,7 @@ def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor) -> Cl
     )  # fmt: skip
     clip_kernel.run(
         parts, clip, alive.view(torch.uint8), norm, factor, moves.view(torch.uint8), shares,
-        MOST=_MOST, num_warps=1, grid=(members,), warmup=False,
+        slack, MOST=MOST, num_warps=1, grid=(members,), warmup=False,
     )  # fmt: skip
     return Clipped(norm, factor, moves)
 
@@ -149,7 +166,13 @@ def rmsprop(
         decays: (E,) bool, where L2 acts; None: everywhere.
         decay: rho in (0, 1).
         epsilon: added to the root.
+
+    Raises:
+        ValueError: a tensor isn't contiguous.
     """
+    check_lie_together(
+        parameters=parameters, squares=squares, gradient=gradient, rate=rate, l2=l2
+    )  # fmt: skip
     rmsprop_kernel.run(
         parameters, squares, gradient, places.member,
         squares if decays is None else decays.view(torch.uint8), rate, l2, found.factor,

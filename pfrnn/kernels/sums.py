@@ -19,7 +19,7 @@ from pfrnn.kernels.plan import power_of_two
 # Values that a program takes at a time.
 _BLOCK = 1024
 # Values of a member that make one more program, and the most programs of a member.
-_SHARE, _MOST = 2 * _BLOCK, 64
+_SHARE, MOST = 2 * _BLOCK, 64
 MAX_COLUMNS = 16
 
 
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
 
 def shares_of(rows: int, columns: int = 1) -> int:
     """Return the programs that sum a member's rows: whatever the population."""
-    return max(1, min(_MOST, -(-rows * power_of_two(columns) // _SHARE)))
+    return max(1, min(MOST, -(-rows * power_of_two(columns) // _SHARE)))
 
 
 def _sum(x: Tensor, layout: Layout) -> Tensor:
@@ -86,7 +86,7 @@ def _sum(x: Tensor, layout: Layout) -> Tensor:
     )  # fmt: skip
     if shares > 1:
         add_member_shares_kernel.run(
-            parts, out, shares, C=columns, CP=padded, MOST=_MOST, num_warps=1,
+            parts, out, shares, C=columns, CP=padded, MOST=MOST, num_warps=1,
             grid=(members,), warmup=False,
         )  # fmt: skip
     return out

@@ -101,6 +101,26 @@ def arrange(
     return Sequences(x, None, None, batched)
 
 
+def check_numbers(name: str, given: Tensor | None, layers: int, axes: str) -> None:
+    """Refuse random numbers whose first axis isn't that of the layers.
+
+    Args:
+        name: of the argument.
+        given: the numbers, or None.
+        layers: how many there are.
+        axes: the expected shape, in words.
+
+    Raises:
+        ValueError: another number of axes, or of layers.
+    """
+    if given is None:
+        return
+    if given.dim() != axes.count(",") + 1 or len(given) != layers:
+        raise ValueError(
+            f"{name}: expected {axes} with num_layers = {layers}, got {tuple(given.shape)}"
+        )
+
+
 def _check_data(x: Tensor, dims: int, input_size: int, like: Tensor) -> None:
     if x.dtype != like.dtype and not autocasting(x.device):
         raise ValueError(

@@ -12,7 +12,15 @@ from torch.nn.utils.rnn import PackedSequence
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
-from pfrnn.nn.inputs import Sequences, arrange, arrange_state, check_sizes, layout, restore
+from pfrnn.nn.inputs import (
+    Sequences,
+    arrange,
+    arrange_state,
+    check_numbers,
+    check_sizes,
+    layout,
+    restore,
+)
 from pfrnn.nn.options import CellOptions, refuse_unsupported
 from pfrnn.nn.parameters import check_particles
 from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
@@ -227,8 +235,8 @@ class ParticleLayer(nn.Module):
         given = arrange(x, name, self.input_size, self.batch_first, like)
         count = self.num_particles if num_particles is None else num_particles
         check_particles(count)
-        self._check_numbers("noise", noise, "(num_layers, T, N, K, H)")
-        self._check_numbers("uniforms", uniforms, "(num_layers, T, N, K)")
+        check_numbers("noise", noise, self.num_layers, "(num_layers, T, N, K, H)")
+        check_numbers("uniforms", uniforms, self.num_layers, "(num_layers, T, N, K)")
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)
@@ -252,16 +260,6 @@ class ParticleLayer(nn.Module):
                 data = F.dropout(run.belief, self.dropout, self.training)
         final = stack_layers(finals)
         return given, run, final if given.batched else squeeze_batch(final)
-
-    def _check_numbers(self, name: str, given: Tensor | None, axes: str) -> None:
-        """Refuse numbers whose first axis isn't that of the layers."""
-        if given is None:
-            return
-        if given.dim() != axes.count(",") + 1 or len(given) != self.num_layers:
-            raise ValueError(
-                f"{name}: expected {axes} with num_layers = {self.num_layers}, got "
-                f"{tuple(given.shape)}"
-            )
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments, as torch.nn.LSTM does."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.sums import replaced
-from pfrnn.training.optimiser import Hyper, Stacked, clip_factor, gradient_norm
+from pfrnn.training.optimiser import CLIP_EPSILON, Hyper, Stacked, clip_factor, gradient_norm
 
 # Elements between which a parameter may begin: 512 bytes, as torch's allocator places tensors, so
 # that products and kernels which ask for a pointer's alignment choose as they do for single ones.
@@ -125,6 +125,8 @@ class FlatRMSprop:
         whole = parameters.whole
         self._gaps = whole.new_zeros(ALIGNMENT)
         self._piece = -(-len(whole) // (_PIECES * ALIGNMENT)) * ALIGNMENT
+        # As the kernels read them: settings may be columns of a table.
+        self._settings = Hyper(*(value.contiguous() for value in hyper))
         self._places: Any = None
         members = len(hyper.clip)
         # Nothing here is made from the host's numbers: the first step is watched like any other.
@@ -205,11 +207,11 @@ class FlatRMSprop:
                 its values.
         """
         before = self.parameters.whole
-        if replaced() and before.dtype == torch.float32 and self._decays:
+        if replaced() and before.dtype == torch.float32:
             from pfrnn.kernels.rmsprop import clipped as clipped_by
 
-            gradient, hyper = self._in_one(gradients), self.hyper
-            found = clipped_by(gradient, self.places(), hyper.clip, alive)
+            gradient, clip = self._in_one(gradients), self._settings.clip
+            found = clipped_by(gradient, self.places(), clip, alive, CLIP_EPSILON)
             return KernelUpdate(gradient, found, decay, epsilon)
         norm = gradient_norm(gradients)
         moves = alive & (norm < math.inf)
@@ -235,10 +237,10 @@ class FlatRMSprop:
         if isinstance(update, KernelUpdate):
             from pfrnn.kernels.rmsprop import rmsprop as rmsprop_by
 
-            hyper = self.hyper
+            own = self._settings
             rmsprop_by(
                 self.parameters.whole, self.square_average.whole, update.gradient,
-                self.places(), update.found, hyper.learning_rate, hyper.l2, self._partly,
+                self.places(), update.found, own.learning_rate, own.l2, self._partly,
                 update.decay, update.epsilon,
             )  # fmt: skip
             return

@@ -13,12 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.sums import member_sums, replaced
-
 Stacked = dict[str, Tensor]
 
 # As in torch.nn.utils.clip_grad_norm_.
-_CLIP_EPSILON = 1e-6
+CLIP_EPSILON = 1e-6
 
 
 class Hyper(NamedTuple):
@@ -54,13 +52,7 @@ def _per_member(value: Tensor, like: Tensor) -> Tensor:
 
 
 def gradient_norm(gradients: Stacked) -> Tensor:
-    """Global norm of each member's gradient: (M,).
-
-    Inside :func:`pfrnn.functional.sums.sums` all of it is one sum.
-    """
-    if replaced():
-        rows = torch.cat([one.reshape(len(one), -1) for one in gradients.values()], 1)
-        return member_sums(rows.square_().unsqueeze(0)).sqrt_()
+    """Global norm of each member's gradient: (M,)."""
     norms = [
         torch.linalg.vector_norm(gradient, dim=list(range(1, gradient.dim())))
         for gradient in gradients.values()
@@ -70,7 +62,7 @@ def gradient_norm(gradients: Stacked) -> Tensor:
 
 def clip_factor(clip: Tensor, norm: Tensor) -> Tensor:
     """What each member's gradient is multiplied by: (M,)."""
-    return (clip / (norm + _CLIP_EPSILON)).clamp(max=1.0)
+    return (clip / (norm + CLIP_EPSILON)).clamp(max=1.0)
 
 
 def rmsprop(

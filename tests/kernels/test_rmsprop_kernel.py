@@ -11,6 +11,8 @@ from torch import Tensor
 pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
 
 from pfrnn.functional.sums import sums
+from pfrnn.kernels.rmsprop import clipped
+from pfrnn.kernels.rmsprop import rmsprop as kernels
 from pfrnn.kernels.sums import total
 from pfrnn.training.flat import Flat, FlatRMSprop, KernelUpdate
 from pfrnn.training.optimiser import Hyper, rmsprop
@@ -34,8 +36,9 @@ def take(stack: dict[str, Tensor], place: int) -> dict[str, Tensor]:
 
 def settings(members: int, device: str) -> Hyper:
     numbers = torch.arange(members, dtype=torch.float32, device=device)
-    # The first is clipped at every step, the last never.
-    return Hyper(1e-3 * (1 + numbers), 0.3 * 50**numbers, 1e-4 * (1 + numbers))
+    # The first is clipped at every step, the last never. Columns of a table, as a training's are.
+    table = torch.stack([1e-3 * (1 + numbers), 0.3 * 50**numbers, 1e-4 * (1 + numbers)], 1)
+    return Hyper(*table.unbind(1))
 
 
 class Run:
@@ -153,14 +156,38 @@ def test_who_does_not_move_keeps_every_bit(device, what):
     assert (run.flat.whole[~used] == 0).all()
 
 
-def test_float64_and_no_l2_at_all_are_left_to_torch():
-    hyper = settings(2, "cpu")
-    alive = torch.ones(2, dtype=torch.bool)
+def test_a_network_without_any_l2(device):
+    hyper, alive = settings(2, device), torch.ones(2, dtype=torch.bool, device=device)
+    values, squares, gradients = (drawn(2, seed, device) for seed in (8, 9, 1))
+    squares = {name: value.square() for name, value in squares.items()}
+    run = Run(values, squares, hyper, alive, lambda name: False)
+    run.step(gradients)
+    wide = [{k: v.double() for k, v in one.items()} for one in (values, gradients, squares)]
+    double = Hyper(*(value.double() for value in hyper))
+    expected = rmsprop(*wide, double, DECAY, EPSILON, alive, lambda name: False)
+    for name, value in expected.parameters.items():
+        torch.testing.assert_close(run.flat[name].double(), value, rtol=2e-6, atol=2e-7)
+
+
+def test_views_with_gaps_are_refused():
+    hyper, alive = settings(2, "cpu"), torch.ones(2, dtype=torch.bool)
+    optimiser = FlatRMSprop(
+        Flat(drawn(2, 1, "cpu")), Flat(drawn(2, 2, "cpu", 0.0)), hyper
+    )  # fmt: skip
+    whole, places = optimiser.parameters.whole, optimiser.places()
+    assert not hyper.clip.is_contiguous()
+    with pytest.raises(ValueError, match="clip: expected a contiguous tensor"):
+        clipped(whole, places, hyper.clip, alive, 1e-6)
+    found = clipped(whole, places, hyper.clip.clone(), alive, 1e-6)
+    with pytest.raises(ValueError, match="rate: expected a contiguous tensor"):
+        kernels(whole, whole, whole, places, found, *hyper[::2], None, 0.9, 1e-8)
+
+
+def test_float64_is_left_to_torch():
     values, squares = drawn(2, 8, "cpu"), drawn(2, 9, "cpu", 0.0)
+    alive, hyper = torch.ones(2, dtype=torch.bool), settings(2, "cpu")
+    wide = [{k: v.double() for k, v in one.items()} for one in (values, squares)]
+    optimiser = FlatRMSprop(*map(Flat, wide), Hyper(*(x.double() for x in hyper)))
     with sums(total):
-        none = FlatRMSprop(Flat(values), Flat(squares), hyper, lambda name: False)
-        assert not isinstance(none.update(drawn(2, 1, "cpu"), 0.9, 1e-8, alive), KernelUpdate)
-        wide = [{k: v.double() for k, v in one.items()} for one in (values, squares)]
-        double = FlatRMSprop(*map(Flat, wide), Hyper(*(x.double() for x in hyper)))
-        found = double.update({k: v.double() for k, v in values.items()}, 0.9, 1e-8, alive)
-        assert not isinstance(found, KernelUpdate)
+        found = optimiser.update({k: v.double() for k, v in values.items()}, 0.9, 1e-8, alive)
+    assert not isinstance(found, KernelUpdate)

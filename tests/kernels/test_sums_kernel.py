@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 
 import pytest
@@ -14,7 +13,6 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 from pfrnn.functional.losses import elbo_loss, prediction_loss
 from pfrnn.functional.sums import member_sums, replaced, sums
 from pfrnn.kernels.sums import add_bias, fits, population_sums, shares_of, total
-from pfrnn.training.optimiser import gradient_norm
 
 # T, M, N: one program, several, more values than the most programs take at once.
 SIZES = [(1, 1, 1), (3, 2, 5), (1, 3, 1023), (7, 3, 300), (1, 2, 25_411), (2, 2, 80_000)]
@@ -134,23 +132,3 @@ def test_losses_and_their_gradients_are_the_librarys_to_rounding(device, masked,
         found.append([loss, *torch.autograd.grad(loss.sum(), (prediction, particles))])
     for library, kernels in zip(*found, strict=True):
         torch.testing.assert_close(kernels, library, rtol=1e-6, atol=1e-6)
-
-
-def test_a_gradients_norm(device):
-    torch.manual_seed(2)
-    shapes = {"weight": (3, 64, 320), "bias": (3, 320), "scale": (3, 1), "head": (3, 64, 1)}
-    gradients = {name: torch.randn(*shape, device=device) for name, shape in shapes.items()}
-    before = {name: value.clone() for name, value in gradients.items()}
-    with sums(total):
-        found = gradient_norm(gradients)
-        alone = [gradient_norm({k: v[m : m + 1] for k, v in gradients.items()}) for m in range(3)]
-    assert all(torch.equal(before[name], value) for name, value in gradients.items())
-    assert torch.equal(found, torch.cat(alone))
-    torch.testing.assert_close(found, gradient_norm(gradients), rtol=1e-6, atol=0)
-    # A member whose gradient isn't finite is seen, and no other is.
-    gradients["bias"][1, 7] = math.nan
-    gradients["head"][2, 3, 0] = math.inf
-    with sums(total):
-        after = gradient_norm(gradients)
-    assert torch.equal(after[0], found[0])
-    assert not (after[1:] < math.inf).any()
