@@ -84,7 +84,7 @@ def test_predicted_seconds_count_validation_and_test() -> None:
     final = next(job for job in jobs if job.id.startswith("final/air/pf_lstm-"))
     assert final.tests
     assert final.work == (6, 64, 48, 64, 20)
-    step = 48 * max(38.9e-6, 6.1e-6 + 6 * 64 * 20 * 3.945e-9)
+    step = 48 * max(38.6e-6, 4.4e-6 + 6 * 64 * 20 * 3.930e-9)
     training = 600 * 8
     expected = 13 + step * (training + 0.25 * (600 * 1 + 10 * 1))
     assert seconds(config, final, sizes) == pytest.approx(expected)
