@@ -27,16 +27,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
 from _copy import Copy
+from _once import EPOCHS, undisturbed
 
 HERE = Path(__file__).parent
 COMMANDS = ("slurmctld", "slurmd", "sinfo", "munge")
 REQUIRED = os.environ.get("PFRNN_TEST_SLURM") == "1"
-# Longer than the smoke tier's own two epochs, with a checkpoint after every step, so that a job
-# can be met in the middle. Neither changes between the two runs that are compared.
-OVERLAY = """
-training: {max_epochs: 30, patience: 30}
-execution: {checkpoint_minutes: 1.0e-6}
-"""
+# A checkpoint after every step, so that a job can be met in the middle; it changes no result.
+OVERLAY = EPOCHS + "execution: {checkpoint_minutes: 1.0e-6}\n"
 OPTIONS = ("--configfile", "overlay.yaml", "--config", "tier=smoke")
 CANCELLED, OVER_TIME = "pf_gru", "pf_lstm"
 FAST = (
@@ -143,9 +140,8 @@ def slurm_id(pid: int) -> str:
 
 @pytest.fixture(scope="module")
 def outcome(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Run the tier on Slurm, disturb two jobs, run it locally meanwhile."""
+    """Run the tier on Slurm and disturb two jobs; it has run locally, or does meanwhile."""
     slurm = Copy(tmp_path_factory.mktemp("slurm"))
-    local = Copy(tmp_path_factory.mktemp("local"))
     frozen: dict[str, int] = {}
     watchers = [
         threading.Thread(target=freeze, args=(slurm, variant, frozen))
@@ -161,10 +157,9 @@ def outcome(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     assert set(frozen) == {CANCELLED, OVER_TIME}, (slurm.folder / "output.txt").read_text()
     subprocess.run(["scancel", slurm_id(frozen[CANCELLED])], check=True)
     # The frozen job's minute passes meanwhile.
-    beside = run(local, "--cores", "1")
-    for process, copy in ((beside, local), (main, slurm)):
-        code = process.wait(timeout=900)
-        assert code == 0, (copy.folder / "output.txt").read_text()
+    local = undisturbed(tmp_path_factory)
+    code = main.wait(timeout=900)
+    assert code == 0, (slurm.folder / "output.txt").read_text()
     output = (slurm.folder / "output.txt").read_text()
     watchers[2].join()
     return Outcome(local.folder, slurm.folder, output, slurm_jobs(devices))

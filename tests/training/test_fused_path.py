@@ -6,27 +6,33 @@ Triton 3.6, which torch 2.11 brings, can't loop in it with NumPy 2.4 or later.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
+import functools
 
 import pytest
 import torch
 
+pytest.importorskip("triton", reason="the kernels are written in Triton: pip install triton")
+
+from triton.runtime.errors import PTXASError
+
 from pfrnn.functional.sequence import run_pf
 from pfrnn.kernels import dispatch
-from pfrnn.training.batches import gather
+from pfrnn.kernels.dispatch import Choice
+from pfrnn.kernels.graph import EagerCapture
+from pfrnn.kernels.noise import fill_normal, fill_uniform
+from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.nn.cores import Randomness
+from pfrnn.plan import Setting
+from pfrnn.training.batches import epoch_batches, gather
 from pfrnn.training.choose import choose_path, particle_path
+from pfrnn.training.fused import FusedPath
+from pfrnn.training.graphed import GraphedPath
+from pfrnn.training.members import final_members, hyper
 from pfrnn.training.path import PlainPath
+from pfrnn.training.population import new_population
 from pfrnn.variants import variant
 
-from . import toys
-from .test_population import world
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="needs triton (its interpreter)"
-)
+from .test_population import run, world
 
 # What the kernels take of the authors' release.
 RELEASE = {
@@ -36,40 +42,28 @@ RELEASE = {
     "gate_features": 3,
 }
 
-# In a process of its own: Triton reads TRITON_INTERPRET when it is imported.
-CHILD = """
-import functools
-import sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-sys.path.insert(0, {root!r})
-from pfrnn.kernels.noise import fill_normal, fill_uniform
-from pfrnn.kernels.sequence import run_pf_fused
-from pfrnn.plan import Setting
-from pfrnn.nn.cores import Randomness
-from pfrnn.training.batches import gather
-from pfrnn.training.choose import particle_path
-from pfrnn.training.fused import FusedPath
-from pfrnn.training.members import final_members, hyper
-from pfrnn.training.path import PlainPath
-from pfrnn.training.population import new_population
-from tests.training.test_population import world
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-problem, plain = world(Path({folder!r}), {name!r}, {model!r}, network={{"dropout": {dropout!r}}},
-                       filter={{"switches": {switches!r}}})
-fused = particle_path(plain, device)
-assert isinstance(fused, FusedPath), fused.reason
-# The plain loop's products are float32.
-fused.network.core.run = functools.partial(run_pf_fused, precision="ieee")
-train = problem.train
-train = type(train)(*(value.to(device) for value in train[:4]), *train[4:])
+
+@pytest.fixture
+def _kernels(monkeypatch):
+    """The fused kernels, interpreted where there is no GPU."""
+    monkeypatch.setenv(dispatch.VARIABLE, "fused")
+
+
+def moved(split, device):
+    return type(split)(*(value.to(device) for value in split[:4]), *split[4:])
+
 
 class Given(PlainPath):
-    # The plain loop on the very numbers that the kernels draw.
+    """The plain loop on the very numbers that a fused path's kernels draw."""
+
+    def __init__(self, plain, fused):
+        super().__init__(plain.spec, plain.weights, plain.training)
+        self.fused = fused
+
     def _randomness(self, members, axes, batch):
-        drawn = fused._randomness(members, axes, batch)
+        drawn = self.fused._randomness(members, axes, batch)
         key = drawn.normal
         steps, sequences = batch.steps, batch.x.shape[2]
         particles, hidden = self.spec.particles, self.spec.hidden
@@ -80,68 +74,25 @@ class Given(PlainPath):
         )
 
     def _dropout(self, members, axes, batch):
-        return fused._dropout(members, axes, batch)
+        return self.fused._dropout(members, axes, batch)
 
-given = Given(plain.spec, plain.weights, plain.training)
-members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
-rows = torch.arange(6).repeat(2, 1).numpy()
-batch = gather(train, rows)
-ends = []
-for path in (fused, given):
-    population = new_population(path.build, members, device)
-    leaves = {{k: v.clone().requires_grad_() for k, v in population.parameters.items()}}
+
+def one_step(path, members, batch):
+    """Loss and gradients of a step, what it leaves beside the parameters, and a prediction."""
+    population = new_population(path.build, members, DEVICE)
+    leaves = {k: v.clone().requires_grad_() for k, v in population.parameters.items()}
     loss = path.training_loss(leaves, population, members, batch, ("train", 1, 0)).loss
     gradients = torch.autograd.grad(loss.sum(), list(leaves.values()))
-    path.train_step(population, members, hyper(members, device), batch)
+    path.train_step(population, members, hyper(members, DEVICE), batch)
     # Evaluate one state with both: RMSprop turns a zero gradient's rounding into a step.
     population.parameters = leaves
     ahead = path.predict(population, members, batch, ("validation", 0, 3), False)
-    ends.append([loss, *gradients, *population.buffers.values(), population.sums, ahead.loss,
-                 ahead.output.prediction])
-for first, second in zip(*ends, strict=True):
-    # Both in float32 with sums in another order.
-    torch.testing.assert_close(first, second, rtol=1e-3, atol=2e-5)
-print("equal")
-"""
-
-
-# Training through the capture's stand-in: keys in memory that stays, the gather inside the step.
-CAPTURED = """
-import sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-sys.path.insert(0, {root!r})
-from pfrnn.kernels.graph import EagerCapture
-from pfrnn.plan import Setting
-from pfrnn.training.choose import particle_path
-from pfrnn.training.fused import FusedPath
-from pfrnn.training.graphed import GraphedPath
-from pfrnn.training.members import final_members
-from tests.training.test_population import run, world
-
-problem, plain = world(Path({folder!r}), {name!r}, {model!r}, training={{"max_epochs": 1}},
-                       filter={{"switches": {switches!r}}})
-cut = lambda split: split._replace(**{{
-    name: getattr(split, name)[:6] for name in ("x", "length", "y", "mask", "host_length")}})
-problem = problem._replace(train=cut(problem.train), batch_size=2)
-fused = particle_path(plain, torch.device("cpu"))
-assert isinstance(fused, FusedPath), fused.reason
-graphed = GraphedPath(fused, EagerCapture)
-members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
-ends = [run(problem, path, members, Path({folder!r}) / path.__class__.__name__)
-        for path in (fused, graphed)]
-assert fused.name == "fused" and graphed.graph.startswith("captured: "), graphed.graph
-for first, second in zip(ends[0].history, ends[1].history, strict=True):
-    assert first | {{"seconds": 0}} == second | {{"seconds": 0}}
-for place, stacks in ends[0].best.items():
-    for first, second in zip(stacks, ends[1].best[place], strict=True):
-        assert all(torch.equal(value, second[key]) for key, value in first.items())
-print("equal")
-"""
+    after = [*population.buffers.values(), population.sums]
+    return [loss, *gradients, *after, ahead.loss, ahead.output.prediction]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_kernels")
 @pytest.mark.parametrize(
     ("name", "model", "dropout", "switches"),
     [
@@ -154,60 +105,55 @@ print("equal")
 def test_a_step_on_the_fused_loop_is_a_step_on_the_plain_one(
     tmp_path, name, model, dropout, switches
 ):
-    code = CHILD.format(
-        root=str(toys.ROOT),
-        folder=str(tmp_path),
-        name=name,
-        model=model,
-        dropout=dropout,
-        switches=switches,
-    )
-    in_a_process(code)
-
-
-STARTS = """
-import sys
-from pathlib import Path
-import torch
-sys.path.insert(0, {root!r})
-from pfrnn.plan import Setting
-from pfrnn.training.batches import gather
-from pfrnn.training.choose import particle_path
-from pfrnn.training.members import final_members
-from tests.training.test_population import world
-
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-problem, plain = world(Path({folder!r}), "toy_regression", "pf_lstm",
-                       filter={{"switches": {{"initial_state": "uniform"}}}})
-fused = particle_path(plain, device)
-train = problem.train
-train = type(train)(*(value.to(device) for value in train[:4]), *train[4:])
-members = final_members(Setting(0.01, 5.0, 1e-4), 3, 1, "toy")
-batch = gather(train, torch.arange(6).repeat(3, 1).numpy())
-def starts(members, *axes):
-    before = torch.get_rng_state()
-    found = fused._randomness(members, axes, batch).initial
-    assert torch.equal(torch.get_rng_state(), before)
-    return found
-one = starts(members, "train", 1, 0)
-assert one.shape == (2, 3, 6, 4, 5), one.shape
-assert 0 <= float(one.min()) and float(one.max()) < 1
-assert one.unique().numel() > 0.99 * one.numel()
-assert torch.equal(one, starts(members, "train", 1, 0))
-assert torch.equal(one[:, 1:2], starts(members[1:2], "train", 1, 0))
-for other in (("train", 1, 1), ("train", 2, 0), ("validation", 1, 0)):
-    assert not torch.equal(one, starts(members, *other))
-print("equal")
-"""
+    patches = {"network": {"dropout": dropout}, "filter": {"switches": switches}}
+    problem, plain = world(tmp_path, name, model, **patches)
+    fused = particle_path(plain, DEVICE)
+    assert isinstance(fused, FusedPath), fused.reason
+    # The plain loop's products are float32.
+    fused.network.core.run = functools.partial(run_pf_fused, precision="ieee")
+    members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+    batch = gather(moved(problem.train, DEVICE), torch.arange(6).repeat(2, 1).numpy())
+    ends = [one_step(path, members, batch) for path in (fused, Given(plain, fused))]
+    for first, second in zip(*ends, strict=True):
+        # Both in float32 with sums in another order.
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=2e-5)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_kernels")
 def test_particles_start_where_the_members_seed_says(tmp_path):
     """Not from torch's own generator: a resumed run would start elsewhere."""
-    in_a_process(STARTS.format(root=str(toys.ROOT), folder=str(tmp_path)))
+    switches = {"switches": {"initial_state": "uniform"}}
+    problem, plain = world(tmp_path, "toy_regression", "pf_lstm", filter=switches)
+    fused = particle_path(plain, DEVICE)
+    members = final_members(Setting(0.01, 5.0, 1e-4), 3, 1, "toy")
+    batch = gather(moved(problem.train, DEVICE), torch.arange(6).repeat(3, 1).numpy())
+
+    def starts(members, *axes):
+        before = torch.get_rng_state()
+        found = fused._randomness(members, axes, batch).initial
+        assert torch.equal(torch.get_rng_state(), before)
+        return found
+
+    one = starts(members, "train", 1, 0)
+    assert one.shape == (2, 3, 6, 4, 5)
+    assert 0 <= float(one.min())
+    assert float(one.max()) < 1
+    assert one.unique().numel() > 0.99 * one.numel()
+    assert torch.equal(one, starts(members, "train", 1, 0))
+    assert torch.equal(one[:, 1:2], starts(members[1:2], "train", 1, 0))
+    for other in (("train", 1, 1), ("train", 2, 0), ("validation", 1, 0)):
+        assert not torch.equal(one, starts(members, *other))
+
+
+def cut(split):
+    """Its first six sequences."""
+    names = ("x", "length", "y", "mask", "host_length")
+    return split._replace(**{name: getattr(split, name)[:6] for name in names})
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_kernels")
 @pytest.mark.skipif(
     torch.cuda.is_available(), reason="on a GPU: tests/training/test_gpu_graphs.py, real captures"
 )
@@ -219,26 +165,24 @@ def test_particles_start_where_the_members_seed_says(tmp_path):
     ],
 )
 def test_captured_training_on_the_fused_loop_has_its_bits(tmp_path, name, model, switches):
-    code = CAPTURED.format(
-        root=str(toys.ROOT), folder=str(tmp_path), name=name, model=model, switches=switches
-    )
-    in_a_process(code)
-
-
-def in_a_process(code: str) -> None:
-    """Run code with the fused kernels, interpreted where there is no GPU."""
-    interpret = "0" if torch.cuda.is_available() else "1"
-    environment = {"TRITON_INTERPRET": interpret, "PFRNN_KERNELS": "fused", "OMP_NUM_THREADS": "1"}
-    quick = "from tests.kernels.quick_interpreter import speed_up; speed_up()\n"
-    done = subprocess.run(
-        [sys.executable, "-c", quick + code],
-        cwd=toys.ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.endswith("equal\n"), done.stderr[-3000:]
+    """Through the capture's stand-in: keys in memory that stays, the gather inside the step."""
+    patches = {"training": {"max_epochs": 1}, "filter": {"switches": switches}}
+    problem, plain = world(tmp_path, name, model, **patches)
+    problem = problem._replace(train=cut(problem.train), batch_size=2)
+    fused = particle_path(plain, DEVICE)
+    assert isinstance(fused, FusedPath), fused.reason
+    graphed = GraphedPath(fused, EagerCapture)
+    members = final_members(Setting(0.01, 5.0, 1e-4), 2, 1, "toy")
+    ends = [
+        run(problem, path, members, tmp_path / type(path).__name__) for path in (fused, graphed)
+    ]
+    assert fused.name == "fused"
+    assert graphed.graph.startswith("captured: ")
+    for first, second in zip(ends[0].history, ends[1].history, strict=True):
+        assert first | {"seconds": 0} == second | {"seconds": 0}
+    for place, stacks in ends[0].best.items():
+        for first, second in zip(stacks, ends[1].best[place], strict=True):
+            assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
 def test_path_on_a_cpu_is_plain_with_a_reason(tmp_path, monkeypatch):
@@ -269,16 +213,6 @@ def test_the_configuration_names_the_precision_of_the_kernels_products(tmp_path,
 @pytest.mark.parametrize("graphs", [False, True])
 def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, graphs):
     """Each size is compiled on first use, on the user's card: a failure must not end the job."""
-    from triton.runtime.errors import PTXASError
-
-    from pfrnn.kernels.dispatch import Choice
-    from pfrnn.kernels.graph import EagerCapture
-    from pfrnn.plan import Setting
-    from pfrnn.training.batches import epoch_batches
-    from pfrnn.training.fused import FusedPath
-    from pfrnn.training.graphed import GraphedPath
-    from pfrnn.training.members import final_members, hyper
-    from pfrnn.training.population import new_population
 
     def fails(*arguments, **options):
         raise PTXASError("too many registers\nlong listing")
@@ -309,14 +243,6 @@ def test_kernels_that_fail_to_compile_make_the_path_plain(tmp_path, caplog, grap
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_compiler_that_a_signal_ended_is_asked_once_more(tmp_path, times):
     """A preempted job's processes all get the signal; its path must not change by it."""
-    from triton.runtime.errors import PTXASError
-
-    from pfrnn.kernels.dispatch import Choice
-    from pfrnn.plan import Setting
-    from pfrnn.training.fused import FusedPath
-    from pfrnn.training.members import final_members, hyper
-    from pfrnn.training.population import new_population
-
     problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
     original, calls = plain.network.core.run, []
 
@@ -343,17 +269,6 @@ def test_a_compiler_that_a_signal_ended_is_asked_once_more(tmp_path, times):
 @pytest.mark.usefixtures("_loop_alone")
 def test_kernels_that_fail_at_another_size_take_their_graphs_with_them(tmp_path):
     """The last batch's kernel fails after full batches were captured with theirs."""
-    from triton.runtime.errors import PTXASError
-
-    from pfrnn.kernels.dispatch import Choice
-    from pfrnn.kernels.graph import EagerCapture
-    from pfrnn.plan import Setting
-    from pfrnn.training.fused import FusedPath
-    from pfrnn.training.graphed import GraphedPath
-    from pfrnn.training.members import final_members
-
-    from .test_population import run
-
     problem, plain = world(tmp_path, "toy_regression", "pf_lstm", training={"max_epochs": 2})
     problem = problem._replace(batch_size=18)
     original = plain.network.core.run

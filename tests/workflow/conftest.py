@@ -5,8 +5,6 @@ The tests then change something in it, plan again (a dry run), and change it bac
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sys
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _copy import Copy
+from _once import once
 from _versioned import Versioned
 
 
@@ -30,29 +29,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
     It runs once for all of xdist's processes: each has a copy of the folder for itself.
     """
-    own = tmp_path_factory.mktemp("finished")
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return run_once(own)
-    common = tmp_path_factory.getbasetemp().parent / "finished"
-    with common.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if common.exists() and not (common / "output.txt").exists():
-            raise RuntimeError("the smoke tier failed in another of xdist's processes, see there")
-        made = Copy.at(common) if common.exists() else run_once(common)
-    return made.again(own / "copy")
-
-
-def run_once(folder: Path) -> Copy:
-    folder.mkdir(exist_ok=True)
-    copy = Copy(folder)
-    done = copy.snakemake("--cores", "2")
-    if done.returncode:
-        logs = "\n".join(
-            f"== {log}\n{log.read_text()[-2000:]}" for log in copy.folder.rglob("logs/**/*.log")
-        )
-        raise RuntimeError(f"{done.stdout}\n{logs}")
-    (copy.folder / "output.txt").write_text(done.stdout)
-    return copy
+    made = once(tmp_path_factory, "finished")
+    return made.again(tmp_path_factory.mktemp("own") / "finished")
 
 
 @pytest.fixture(scope="session")
