@@ -23,10 +23,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -96,26 +97,40 @@ def processes(size: Size, early: bool, jobs: int, seconds: float) -> float:
     """Milliseconds a job's step, each job in a process of its own."""
     asked = json.dumps([size._asdict(), early, seconds])
     command = [sys.executable, __file__, "--worker", asked]
-    started = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(jobs)
-    ]
-    try:
-        for one in started:
-            if said(one) != "ready":
-                raise RuntimeError("a job's process ended before its step was made")
-        for one in started:
-            stdin_of(one).write("go\n")
-            stdin_of(one).flush()
-        ends = [said(one) for one in started]
-        if not all(ends):
-            raise RuntimeError("a job's process ended while it was timed")
-        rates = [1.0 / float(end) for end in ends]
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
+    with tempfile.TemporaryFile("w+") as errors:
+        started = [
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+            for _ in range(jobs)
+        ]
+        try:
+            for one in started:
+                if said(one) != "ready":
+                    raise RuntimeError(ended("before its step was made", one, errors))
+            for one in started:
+                stdin_of(one).write("go\n")
+                stdin_of(one).flush()
+            rates = []
+            for one in started:
+                end = said(one)
+                if not end:
+                    raise RuntimeError(ended("while it was timed", one, errors))
+                rates.append(1.0 / float(end))
+        finally:
+            for one in started:
+                one.kill()
+                one.wait()
     return 1e3 / sum(rates)
+
+
+def ended(when: str, one: subprocess.Popen[str], errors: IO[str]) -> str:
+    """Say that a job's process ended, and what it said last of an error."""
+    code = one.wait(60)
+    errors.seek(0)
+    told = [line.strip() for line in errors if "Error" in line]
+    why = f": {told[-1]}" if told else ""
+    return f"a job's process ended {when} (exit code {code}){why}"
 
 
 def said(one: subprocess.Popen[str]) -> str:

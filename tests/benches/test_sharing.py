@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 WORKER = """
 import sys, time
 if {fails}:
-    sys.exit(1)
+    raise MemoryError("no room on the card")
 print("ready", flush=True)
 assert sys.argv[1] == "--worker" and sys.stdin.readline() == "go\\n"
 print(0.004)
@@ -47,10 +47,13 @@ def test_rates_of_processes_add_up(tmp_path, monkeypatch):
     monkeypatch.setattr(sharing, "__file__", str(script))
     assert sharing.processes(Size(), True, 2, 1.0) == pytest.approx(2.0)
     script.write_text(WORKER.format(fails=False).replace("print(0.004)", "sys.exit(1)"))
-    with pytest.raises(RuntimeError, match="ended while it was timed"):
+    with pytest.raises(RuntimeError, match=r"ended while it was timed \(exit code 1\)$"):
         sharing.processes(Size(), True, 2, 1.0)
     script.write_text(WORKER.format(fails=True))
-    with pytest.raises(RuntimeError, match="ended before its step was made"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"before its step was made \(exit code 1\): MemoryError: no room on the card",
+    ):
         sharing.processes(Size(), True, 2, 1.0)
 
 
