@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrnn.functional.linear import affine
+from pfrnn.functional.lookup import embed
 
 # Convolutions halve the map while it is larger than this.
 _SMALLEST_MAP = 8
@@ -63,15 +64,7 @@ class TokenEncoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Token ids (T, ..., N) -> (T, ..., N, width)."""
-        lead = self.weight.shape[:-2]
-        vocabulary, width = self.weight.shape[-2:]
-        if not lead:
-            return F.embedding(tokens.long(), self.weight)
-        # Members' tables lie one under the other: one lookup with an offset a member.
-        members = math.prod(lead)
-        offset = torch.arange(members, device=tokens.device) * vocabulary
-        rows = tokens.long() + offset.view(*lead, 1)
-        return F.embedding(rows, self.weight.reshape(members * vocabulary, width))
+        return embed(tokens, self.weight)
 
 
 class MapEncoder(nn.Module):

@@ -185,6 +185,16 @@ def test_a_populations_sums_compile(capability: int, columns: int, cache: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [3, 100])
+def test_a_populations_embeddings_compile(width: int, cache: Path) -> None:
+    found, once, often = compiled("compiled_lookup", ["90", width], cache)
+    assert set(found) == {"occurrences_kernel", "add_occurrences_kernel"}
+    assert [spilled for _, spilled in found.values()] == [0, 0]
+    # No more for another batch, population or vocabulary.
+    assert once == often == 2
+
+
+@pytest.mark.slow
 def test_a_populations_update_compiles(cache: Path) -> None:
     found, once, often = compiled("compiled_update", ["90"], cache)
     assert set(found) == {"squares_kernel", "clip_kernel", "rmsprop_kernel"}

@@ -30,6 +30,7 @@ from pfrnn.kernels import (
     half_scale,
     in_order,
     linear_run,
+    lookup,
     loss,
     philox,
     plan,
@@ -85,7 +86,7 @@ def counted() -> Iterator[tuple[Counter[str], Counter[str]]]:
         kernels[name] += not warmup
 
     with contextlib.ExitStack() as stack:
-        modules = (backward, begin, forward, half_scale, in_order, linear_run, loss, philox,
+        modules = (backward, begin, forward, half_scale, in_order, linear_run, lookup, loss, philox,
                    rmsprop, sums, weight_gradient)  # fmt: skip
         # Float16 factors, as on a GPU: the interpreter has none.
         stack.enter_context(mock.patch.object(plan, "narrows", return_value=True))
