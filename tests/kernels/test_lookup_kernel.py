@@ -106,7 +106,7 @@ def test_numbers_that_are_none_stay_in_their_row(device):
 
 
 def test_rows_that_do_not_occur_are_zero_whatever_the_memory_held(device):
-    tokens, weight, grad = drawn((3, 2, 5, 40, 3), device)
+    tokens, _, grad = drawn((3, 2, 5, 40, 3), device)
     torch.full((2 * 40, 3), torch.nan, device=device)
     rows = tokens + torch.tensor([0, 40], device=device)[:, None]
     found = table_gradient(grad, rows, 80)
