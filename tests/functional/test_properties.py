@@ -82,7 +82,8 @@ def test_gradcheck_through_a_whole_step(cell, batch_norm, resampling):
 
 def test_soft_resampling_passes_gradient_below_alpha_one_only():
     log_w = torch.randn(N, K, dtype=DOUBLE).log_softmax(-1).requires_grad_()
-    uniforms = torch.rand(N, K, dtype=DOUBLE)
+    # From the first particle to the last: of copies of a single one all weights are equal.
+    uniforms = torch.linspace(0.01, 0.99, K, dtype=DOUBLE).expand(N, K)
     probe = torch.arange(float(K), dtype=DOUBLE)
     (grad,) = torch.autograd.grad((soft_resample(log_w, uniforms, 0.5)[1] * probe).sum(), log_w)
     assert torch.any(grad != 0)
