@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,15 +11,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.handover import Handover
 
 LEAKY_SLOPE = 0.01
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Any]
-_BY: ContextVar[Product | None] = ContextVar("products", default=None)
+_PRODUCTS = Handover("products")
 
 
-@contextmanager
-def products(by: Product) -> Iterator[None]:
+def products(by: Product) -> AbstractContextManager[None]:
     """Compute inside what :func:`affine` does for a population by another function.
 
     Args:
@@ -32,11 +31,7 @@ def products(by: Product) -> Iterator[None]:
         ...     affine(torch.ones(2, 5, 3), torch.ones(2, 3, 4))
         tensor(0.)
     """
-    token = _BY.set(by)
-    try:
-        yield
-    finally:
-        _BY.reset(token)
+    return _PRODUCTS.to(by)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -60,11 +55,9 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     lead = weight.dim() - 2
     extra = x.dim() - weight.dim()
-    if lead == 1 and not torch.compiler.is_compiling():
-        by = _BY.get()
-        found: Any = NotImplemented if by is None else by(x, weight, bias)
-        if isinstance(found, Tensor):
-            return found
+    found = _PRODUCTS.result(x, weight, bias) if lead == 1 else None
+    if found is not None:
+        return found
     if lead == 0 or extra <= 0:
         if bias is None:
             return x @ weight

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfrnn.functional.handover import Handover
+
 Lookup = Callable[[Tensor, Tensor], Any]
-_BY: ContextVar[Lookup | None] = ContextVar("lookups", default=None)
+_LOOKUPS = Handover("lookups")
 
 
-@contextmanager
-def lookups(by: Lookup) -> Iterator[None]:
+def lookups(by: Lookup) -> AbstractContextManager[None]:
     """Compute inside what :func:`embed` does for a population by another function.
 
     Args:
@@ -29,11 +29,7 @@ def lookups(by: Lookup) -> Iterator[None]:
         ...     embed(torch.zeros(5, 2, 3, dtype=torch.int64), torch.ones(2, 7, 4))
         tensor(0.)
     """
-    token = _BY.set(by)
-    try:
-        yield
-    finally:
-        _BY.reset(token)
+    return _LOOKUPS.to(by)
 
 
 def embed(tokens: Tensor, weight: Tensor) -> Tensor:
@@ -53,11 +49,9 @@ def embed(tokens: Tensor, weight: Tensor) -> Tensor:
     """
     if weight.dim() == 2:
         return F.embedding(tokens.long(), weight)
-    if weight.dim() == 3 and tokens.dim() == 3 and not torch.compiler.is_compiling():
-        by = _BY.get()
-        found: Any = NotImplemented if by is None else by(tokens, weight)
-        if isinstance(found, Tensor):
-            return found
+    found = _LOOKUPS.result(tokens, weight) if weight.dim() == tokens.dim() == 3 else None
+    if found is not None:
+        return found
     return F.embedding(stacked_rows(tokens, weight), weight.reshape(-1, weight.shape[-1]))
 
 

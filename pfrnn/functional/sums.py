@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from pfrnn.functional.handover import Handover
+
 Sum = Callable[[Tensor], Any]
-_BY: ContextVar[Sum | None] = ContextVar("sums", default=None)
+_SUMS = Handover("sums")
 
 
-@contextmanager
-def sums(by: Sum) -> Iterator[None]:
+def sums(by: Sum) -> AbstractContextManager[None]:
     """Compute inside what :func:`member_sums` does for a population by another function.
 
     Args:
@@ -27,16 +26,12 @@ def sums(by: Sum) -> Iterator[None]:
         ...     member_sums(torch.ones(2, 5, 3))
         tensor([0., 0., 0., 0., 0.])
     """
-    token = _BY.set(by)
-    try:
-        yield
-    finally:
-        _BY.reset(token)
+    return _SUMS.to(by)
 
 
 def replaced() -> bool:
     """Whether another function computes the sums here."""
-    return not torch.compiler.is_compiling() and _BY.get() is not None
+    return _SUMS.taken()
 
 
 def member_sums(x: Tensor) -> Tensor:
@@ -53,9 +48,5 @@ def member_sums(x: Tensor) -> Tensor:
         >>> member_sums(torch.ones(2, 5, 3))
         tensor([6., 6., 6., 6., 6.])
     """
-    if x.dim() == 3 and replaced():
-        by = _BY.get()
-        found: Any = NotImplemented if by is None else by(x)
-        if isinstance(found, Tensor):
-            return found
-    return x.sum(0).sum(-1)
+    found = _SUMS.result(x) if x.dim() == 3 else None
+    return x.sum(0).sum(-1) if found is None else found
