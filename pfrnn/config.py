@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pfrnn.errors import ConfigError
 from pfrnn.strict import Layer
@@ -27,18 +27,31 @@ Size = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 
 
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refuse a value that stands twice: its rows would count twice in every interval."""
+    twice = sorted({str(one) for one in values if values.count(one) > 1})
+    if twice:
+        raise ValueError(f"expected each value once, got {', '.join(twice)} more than once")
+    return values
+
+
+Once = AfterValidator(_distinct)
+
+
 class Study(Strict):
     """What is run: the product of data sets, variants and size rules, less what is left out."""
 
-    datasets: tuple[str, ...] = Field(min_length=1, description="Data sets, by name.")
-    variants: tuple[str, ...] = Field(
+    datasets: Annotated[tuple[str, ...], Once] = Field(
+        min_length=1, description="Data sets, by name."
+    )
+    variants: Annotated[tuple[str, ...], Once] = Field(
         min_length=1, description="Variants, by name (pfrnn/variants.py)."
     )
-    size_rules: tuple[SizeRule, ...] = Field(
+    size_rules: Annotated[tuple[SizeRule, ...], Once] = Field(
         min_length=1,
         description="fixed: the paper's fixed sizes; best: also the search over sizes.",
     )
-    substitutes: tuple[str, ...] = Field(
+    substitutes: Annotated[tuple[str, ...], Once] = Field(
         default=(),
         description="Data sets that stand in where a listed one can't be had "
         "(execution.on_missing: report).",
@@ -57,10 +70,10 @@ class FixedSizes(Strict):
 class SearchSizes(Strict):
     """Latent sizes and particles searched under the size rule ``best``."""
 
-    pf: tuple[Size, ...] = Field(min_length=1)
-    particles: tuple[Size, ...] = Field(min_length=1)
-    lstm: tuple[Size, ...] = Field(min_length=1)
-    gru: tuple[Size, ...] = Field(min_length=1)
+    pf: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
+    particles: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
+    lstm: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
+    gru: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
 
 
 class Sizes(Strict):
@@ -151,10 +164,12 @@ class Bayesian(Strict):
 class Grid(Strict):
     """Training settings searched for every cell."""
 
-    learning_rate: tuple[Positive, ...] = Field(min_length=1)
-    batch_size: tuple[Size, ...] = Field(min_length=1)
-    clip: tuple[Positive, ...] = Field(min_length=1, description="Bound on the gradient norm.")
-    l2: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1)
+    learning_rate: Annotated[tuple[Positive, ...], Once] = Field(min_length=1)
+    batch_size: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
+    clip: Annotated[tuple[Positive, ...], Once] = Field(
+        min_length=1, description="Bound on the gradient norm."
+    )
+    l2: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Once] = Field(min_length=1)
     halving: bool = Field(description="Successive halving inside a block; off in tier paper.")
 
 

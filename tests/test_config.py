@@ -64,6 +64,12 @@ def test_further_files_lie_over_the_tier_in_turn(params: Path) -> None:
         ({"study": {"datasets": []}}, ["study.datasets", "at least 1 item"]),
         ({"sizes": {"best": {"pf": []}}}, ["sizes.best.pf", "at least 1 item"]),
         ({"grid": {"batch_size": [32, 0]}}, ["grid.batch_size.1", "got 0"]),
+        # Its rows would count twice, and every interval be too narrow.
+        ({"study": {"datasets": ["air", "air"]}}, ["study.datasets", "each value once", "air"]),
+        ({"study": {"variants": ["gru", "lstm", "gru"]}}, ["study.variants", "got gru more than"]),
+        ({"study": {"size_rules": ["fixed", "fixed"]}}, ["study.size_rules", "each value once"]),
+        ({"grid": {"learning_rate": [1e-3, 1e-3]}}, ["grid.learning_rate", "0.001 more than once"]),
+        ({"sizes": {"best": {"pf": [8, 8]}}}, ["sizes.best.pf", "each value once"]),
         ({"grid": {"clip": [0.0]}}, ["grid.clip.0", "greater than 0"]),
         # What pydantic would convert without a word.
         ({"training": {"patience": True}}, ["training.patience: expected a number", "True"]),

@@ -12,6 +12,7 @@ from pfrnn.functional.batch_norm import (
     update_running,
 )
 from pfrnn.functional.belief import Modes, covariance, mean_particle, modes, quantiles
+from pfrnn.functional.first_order import twice_differentiable
 from pfrnn.functional.linear import activate, affine
 from pfrnn.functional.losses import (
     Outputs,
@@ -117,6 +118,7 @@ __all__ = [
     "run_rnn",
     "soft_resample",
     "systematic_resample",
+    "twice_differentiable",
     "uniform_log_weights",
     "unnormalized_correction",
     "update_running",

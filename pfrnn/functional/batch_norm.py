@@ -15,6 +15,8 @@ from torch import Tensor
 from pfrnn.errors import ConfigError
 
 MODES = ("feature", "particle_slot", "none")
+# Sums and counts of a batch overflow the one and lose their digits in the other.
+_NARROW = (torch.float16, torch.bfloat16)
 
 
 class Statistics(NamedTuple):
@@ -125,10 +127,15 @@ def apply_batch_norm(
         valid: (..., N) bool; padded sequences do not enter the batch's own statistics.
 
     Returns:
-        The normalised x and, in training, the detached statistics of the step.
+        The normalised x and, in training, the detached statistics of the step. Half-precision
+        x is normalised in float32, and its statistics stay that.
     """
     if mode == "none":
         return x, None
+    if x.dtype in _NARROW:
+        gain, shift = (None if one is None else one.float() for one in (gain, shift))
+        y, found = apply_batch_norm(x.float(), gain, shift, mode, eps, statistics, valid)
+        return y.to(x.dtype), found
     if statistics is not None:
         # Centring first: x * scale - mean * scale would cancel when |mean| >> deviation.
         centred = x - spread(statistics[0], mode)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.batch_norm import Statistics, spread
+from pfrnn.functional.first_order import wants_second_derivatives
 from pfrnn.functional.linear import LEAKY_SLOPE
 from pfrnn.functional.types import FilterSwitches
 
@@ -26,6 +27,8 @@ _AXES = {"feature": (-3, -2), "particle_slot": (-3, -1)}
 def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> bool:
     """Say whether fused code may run: eager, no autocast, no torch.func, full precision."""
     if noise is None or torch.compiler.is_compiling() or _transforming():
+        return False
+    if wants_second_derivatives():
         return False
     if autocasting(hidden.device):
         return False

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.functional.resampling import flat_rows, resample
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.functional.weights import LOG_ZERO, effective_sample_size
@@ -90,7 +90,7 @@ class _Filter(torch.autograd.Function):
         return new_hidden, new_cell, drawn.log_weights, drawn.ancestors, ess
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(
         ctx: Any,
         grad_hidden: Tensor | None,

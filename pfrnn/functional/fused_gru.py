@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.first_order import first_order
 from pfrnn.functional.fused import (
     Normed,
     noise_backward,
@@ -99,7 +99,7 @@ class _Update(torch.autograd.Function):
         return (new, *normed.statistics)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
         if grad is None:
             return (None,) * 10

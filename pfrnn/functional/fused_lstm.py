@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from pfrnn.functional.batch_norm import Statistics
+from pfrnn.functional.first_order import first_order
 from pfrnn.functional.fused import (
     Normed,
     noise_backward,
@@ -93,7 +93,7 @@ class _Update(torch.autograd.Function):
         return (out * squashed, new_cell, *normed.statistics)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_cell: Tensor | None, *_: Any) -> Any:
         hidden, cell, noise, recurrent, gain, valid, blocks, squashed, *kept = ctx.saved_tensors
         normed, switches = Normed(kept[0], kept[1], kept[2], kept[3], ctx.native), ctx.switches

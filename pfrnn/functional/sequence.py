@@ -125,8 +125,9 @@ def check_lengths(steps: int, bptt: int | None) -> None:
     """Refuse an empty sequence and a truncation below one step."""
     if steps == 0:
         raise ConfigError("expected a sequence of at least one step, got 0 steps")
-    if bptt is not None and bptt < 1:
-        raise ConfigError(f"bptt: expected at least 1 step (or None), got {bptt}")
+    whole = isinstance(bptt, int) and not isinstance(bptt, bool)
+    if bptt is not None and (not whole or bptt < 1):
+        raise ConfigError(f"bptt: expected a whole number of steps from 1 (or None), got {bptt!r}")
 
 
 def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.plan import Plan, inner_contiguous
 from pfrnn.kernels.run_backward import run_backward
 from pfrnn.kernels.run_forward import Inputs, Saved, Shape, run_forward
@@ -48,7 +48,7 @@ class FusedFilter(torch.autograd.Function):
         )  # fmt: skip
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """Run the steps backwards."""
         tensors = ctx.saved_tensors

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.functional.autocast import autocasting
+from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.linear_run import (
     Rows,
     Sizes,
@@ -124,7 +124,7 @@ class _Product(torch.autograd.Function):
         return out.transpose(0, 1)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients that are asked for."""
         if grad is None:

@@ -13,9 +13,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.functional.lookup import stacked_rows
 from pfrnn.kernels.plan import power_of_two
 
@@ -157,7 +157,7 @@ class _Embed(torch.autograd.Function):
         return F.embedding(rows, weight.reshape(-1, weight.shape[-1]))
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         """Add each row's gradients up."""
         (rows,) = ctx.saved_tensors

@@ -14,8 +14,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.plan import inner_contiguous, power_of_two
 
 # Values of a tile, rows times padded particles.
@@ -278,7 +278,7 @@ class _Loss(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Launch one."""
         *tensors, counted = ctx.saved_tensors

@@ -8,8 +8,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.plan import inner_contiguous, strides
 from pfrnn.kernels.rnn_parts import PLAIN, candidate_gradient, candidate_of, places, valid_rows
@@ -136,7 +137,7 @@ class FusedLSTM(torch.autograd.Function):
         return hidden[:, 1:].transpose(0, 1), cell[:, -1], *statistics
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_hidden: Tensor, grad_cell: Tensor, *_: Any) -> Any:
         """Return the gradient of each argument of :meth:`forward`."""
         loop, extra = ctx.loop, ctx.extra

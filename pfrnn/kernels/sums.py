@@ -12,8 +12,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.plan import power_of_two
 
 # Values that a program takes at a time.
@@ -162,7 +162,7 @@ class _Sums(torch.autograd.Function):
         return _sum(x, Layout(*x.shape, strides, 1)).squeeze(1)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         """Repeat each member's gradient."""
         return grad.view(1, -1, 1).expand(ctx.shape)
@@ -177,7 +177,7 @@ class _AddBias(torch.autograd.Function):
         return x + bias[:, None, None, :]
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Pass the gradient on, and sum it over all but members and columns."""
         if not ctx.needs_input_grad[1]:

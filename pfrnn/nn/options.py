@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from pfrnn.errors import ConfigError
@@ -123,6 +124,8 @@ def check(options: CellOptions) -> None:
         value = getattr(options, name)
         if value is not None and not 0 < value <= 1:
             raise ConfigError(f"{name}: expected a number in (0, 1], got {value!r}")
+    if not 0 < options.norm_eps < math.inf:
+        raise ConfigError(f"norm_eps: expected a number above 0, got {options.norm_eps!r}")
     for name in ("gate_features", "max_steps"):
         value = getattr(options, name)
         if value is not None and value < 1:

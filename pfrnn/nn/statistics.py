@@ -77,9 +77,11 @@ class RunningStatistics(nn.Module):
             batch = Statistics(output.mean, output.variance, output.count)
         else:
             batch = self._per_step(output)
-        dtype = self.mean.dtype
+        # A count passes float16's largest number: computed in float32 at least.
+        dtype = torch.promote_types(self.mean.dtype, torch.float32)
         batch = Statistics(batch.mean.to(dtype), batch.variance.to(dtype), batch.count.to(dtype))
-        mean, variance = update_running((self.mean, self.variance), batch, self.momentum)
+        running = self.mean.to(dtype), self.variance.to(dtype)
+        mean, variance = update_running(running, batch, self.momentum)
         self.mean.copy_(mean)
         self.variance.copy_(variance)
 

@@ -260,8 +260,9 @@ def test_ess_threshold_resamples_only_what_needs_it():
 def test_runs_refuse_nonsense():
     weights, state, projected, noise, uniforms = build("lstm", FilterSwitches())
     args = (state, noise.unsqueeze(0), uniforms.unsqueeze(0), weights, FilterSwitches())
-    with pytest.raises(Exception, match="at least 1 step"):
-        run_pf(pf_lstm_step, projected.unsqueeze(0), *args, bptt=0)
+    for bptt in (0, 2.5, True):  # 2.5 would cut where 5 does
+        with pytest.raises(Exception, match=f"bptt: expected a whole number .* got {bptt}"):
+            run_pf(pf_lstm_step, projected.unsqueeze(0), *args, bptt=bptt)
     with pytest.raises(Exception, match="at least one step"):
         run_pf(pf_lstm_step, projected.unsqueeze(0)[:0], *args)
     with pytest.raises(Exception, match="expected one of soft, multinomial"):

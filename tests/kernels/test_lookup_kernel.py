@@ -142,6 +142,5 @@ def test_one_derivative_alone(device):
     tokens, weight, _ = drawn((3, 2, 5, 40, 3), device)
     leaf = weight.requires_grad_()
     out = population_embed(tokens, leaf).square().sum()
-    (first,) = torch.autograd.grad(out, leaf, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
+    with pytest.raises(RuntimeError, match=r"create_graph=True: .* no second derivative"):
+        torch.autograd.grad(out, leaf, create_graph=True)

@@ -67,6 +67,5 @@ def test_second_derivatives_are_refused(device):
     drawn = draw(Case(False, 2, 2, 3, 4, 8, device))
     projected = drawn.projected.clone().requires_grad_()
     out = run(drawn._replace(projected=projected))
-    (first,) = torch.autograd.grad(out.hidden.square().sum(), projected, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.square().sum().backward()
+    with pytest.raises(RuntimeError, match=r"create_graph=True: .* no second derivative"):
+        torch.autograd.grad(out.hidden.square().sum(), projected, create_graph=True)

@@ -183,6 +183,8 @@ def test_number_of_particles():
         ({"reset_after": True, "gru_noise": "reset"}, "no reset hidden state"),
         ({"ess_threshold": 1.5}, "ess_threshold"),
         ({"max_steps": 0}, "max_steps: expected at least 1"),
+        ({"norm_eps": -1.0}, "norm_eps: expected a number above 0, got -1.0"),
+        ({"norm_eps": float("nan")}, "norm_eps: expected a number above 0, got nan"),
     ],
 )
 def test_refused_options(options, message):
