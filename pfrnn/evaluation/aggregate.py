@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,8 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
         missing: data sets that can't be had: their finals are not expected.
 
     Raises:
-        RecordError: a final's parameters aren't the plan's, or no final has finished.
+        RecordError: a final's parameters aren't the plan's, its scores aren't whole, two finals of
+            a data set have other data, or no final has finished.
     """
     rows: list[dict[str, Any]] = []
     absent: dict[str, None] = {}
@@ -52,6 +53,7 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
             continue
         rows += _rows(plan, cell, results)
         finals.add(cell.final_id)
+    _check_data(rows, results)
     if not rows and not missing:
         raise RecordError(f"{results}: no finished final; run `pfrnn final` first")
     buffer = io.StringIO()
@@ -91,4 +93,61 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "final_id": cell.final_id,
     }
     with (folder / "test.csv").open(encoding="utf-8", newline="") as source:
-        return [common | row for row in csv.DictReader(source)]
+        rows: list[dict[str, Any]] = list(csv.DictReader(source))
+    evaluation = plan.config.for_dataset(cell.dataset).evaluation
+    ensemble = variant(cell.trained).kind == "ensemble"
+    check_scores(
+        folder / "test.csv",
+        rows,
+        evaluation.ensemble_repetitions if ensemble else evaluation.repetitions,
+    )
+    return [common | row for row in rows]
+
+
+def check_scores(path: Path, rows: Sequence[Mapping[str, Any]], repetitions: int) -> None:
+    """Refuse scores with a repetition missing or twice: the interval would be another.
+
+    Args:
+        path: the file, for the message.
+        rows: one a repetition and metric.
+        repetitions: that were trained.
+
+    Raises:
+        RecordError: a column or row is missing, stands twice, or has no number for its value.
+    """
+    again = "delete the final's folder (with .finished in it) and run it again"
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if any(row.get(name) is None for name in ("repetition", "metric", "value")):
+            raise RecordError(f"{path}: expected repetition, metric and value, got {row}; {again}")
+        found.setdefault(row["metric"], []).append(row["repetition"])
+        try:
+            float(row["value"])
+        except ValueError:
+            raise RecordError(
+                f"{path}: expected a number for {row['metric']} of repetition "
+                f"{row['repetition']}, got {row['value']!r}; {again}"
+            ) from None
+    if not found:
+        raise RecordError(
+            f"{path}: expected scores of {repetitions} repetitions, got none; {again}"
+        )
+    for metric, given in found.items():
+        if len(given) != repetitions or len(set(given)) != repetitions:
+            raise RecordError(
+                f"{path}: expected {metric} of {repetitions} repetitions, each once, got "
+                f"{', '.join(given)}; {again}"
+            )
+
+
+def _check_data(rows: Sequence[Mapping[str, Any]], results: Path) -> None:
+    """Refuse finals of one data set that saw other data: they must not share a table."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        other = first.setdefault(row["dataset"], row)
+        if other["data_digest"] != row["data_digest"]:
+            raise RecordError(
+                f"{results}: {row['dataset']} was prepared differently for {other['final_id']} "
+                f"({other['data_digest']}) and {row['final_id']} ({row['data_digest']}); prepare "
+                "it once more and run the finals of one of them again"
+            )

@@ -30,7 +30,8 @@ class CellOptions(NamedTuple):
         reset_after: PF-GRU's reset gate after the product, as torch.nn.GRU's.
         statistics: running batch-norm statistics ``pooled`` over time (one update a batch) or
             ``per_time`` (a set for each of the first ``max_steps`` steps, the last one serving
-            all later steps).
+            all later steps). Steps are counted from each call's first: give ``per_time`` whole
+            sequences, not pieces with a state passed on.
         max_steps: the number of sets with ``per_time``.
         momentum: weight of a new batch in the running statistics, in (0, 1].
         norm_eps: added to the variance.
