@@ -63,6 +63,24 @@ def load_card(folder: Path) -> PreparedCard:
         raise DataError(f"{path}: damaged or of another version; prepare again: {error}") from error
 
 
+def check_planned(card: PreparedCard, planned: Path) -> None:
+    """Refuse prepared data of another set or protocol than the folder is named after.
+
+    Args:
+        card: what lies there.
+        planned: the folder, as the plan names it: NAME-PROTOCOL.
+
+    Raises:
+        DataError: they were put there by hand.
+    """
+    found = f"{card.name}-{card.protocol_digest}"
+    if found != planned.name:
+        raise DataError(
+            f"{planned}: holds {found}; move it to a folder of that name, and run `pfrnn prepare` "
+            "for what the plan asks for"
+        )
+
+
 def load_prepared(folder: Path | str) -> Prepared:
     """Load prepared arrays and check that they are those that the card describes.
 

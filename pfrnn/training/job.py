@@ -12,7 +12,7 @@ import torch
 
 from pfrnn.config import Config
 from pfrnn.data.base import Prepared
-from pfrnn.data.store import load_prepared
+from pfrnn.data.store import check_planned, load_prepared
 from pfrnn.evaluation.selection import better
 from pfrnn.files import atomic_path, digest_of, write_json
 from pfrnn.jobfolder import identity_of, seal
@@ -92,7 +92,9 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
     """
     config: Config = plan.config_of(job.dataset, job.variant)
     device = open_device(config.execution, device_name)
-    prepared = load_prepared(places.prepared / plan.prepared_id(job.dataset))
+    prepared_folder = places.prepared / plan.prepared_id(job.dataset)
+    prepared = load_prepared(prepared_folder)
+    check_planned(prepared.card, prepared_folder)
     # An ensemble's members are its single model.
     model = variant(job.variant.single) if job.variant.single else job.variant
     spec = network_spec(

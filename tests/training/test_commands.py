@@ -97,6 +97,20 @@ def test_order_of_the_line_is_explained(line, capsys):
     assert "has not finished" in capsys.readouterr().err
 
 
+def test_data_of_another_protocol_in_the_plans_folder_are_refused(line, capsys):
+    """Put there by hand, they would be another set under this one's name."""
+    run, places = line
+    run("grid", "--json")
+    (block,) = json.loads(capsys.readouterr().out)["block_ids"]
+    (path,) = places.prepared.glob("maze10-*/card.json")
+    card = json.loads(path.read_text())
+    path.write_text(json.dumps(card | {"protocol_digest": "0123456789"}))
+    assert run("train", block) != 0
+    told = capsys.readouterr().err
+    assert "holds maze10-0123456789" in told
+    assert "pfrnn prepare" in told
+
+
 @pytest.mark.parametrize("command", ["train", "select", "final", "aggregate", "grid"])
 def test_help_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as stop:
