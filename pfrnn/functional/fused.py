@@ -25,12 +25,10 @@ _AXES = {"feature": (-3, -2), "particle_slot": (-3, -1)}
 
 
 def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> bool:
-    """Say whether fused code may run: eager, no autocast, no torch.func, full precision."""
+    """Say whether fused code may run: eager, no autocast, no torch.func, full precision, once."""
     if noise is None or torch.compiler.is_compiling() or _transforming():
         return False
-    if wants_second_derivatives():
-        return False
-    if autocasting(hidden.device):
+    if wants_second_derivatives() or autocasting(hidden.device):
         return False
     if hidden.dtype not in (torch.float32, torch.float64):
         return False

@@ -92,8 +92,9 @@ class RunningStatistics(nn.Module):
             raise ConfigError("per_time statistics need the statistics of each step")
         used = min(self.max_steps, mean.shape[0])
         rows = self.mean.shape[-2]
-        wide = self.mean.new_zeros((rows, *mean.shape[1:]))
-        sizes = self.mean.new_zeros((rows, *count.shape[1:]))
+        # In their own type, not the buffers': float16 holds no count above 65,504.
+        wide = mean.new_zeros((rows, *mean.shape[1:]))
+        sizes = count.new_zeros((rows, *count.shape[1:]))
         means, variances = wide, wide.clone()
         means[:used], variances[:used], sizes[:used] = mean[:used], variance[:used], count[:used]
         return Statistics(means.movedim(0, -2), variances.movedim(0, -2), sizes.movedim(0, -1))
