@@ -169,11 +169,10 @@ def test_a_network_without_any_l2(device):
         torch.testing.assert_close(run.flat[name].double(), value, rtol=2e-6, atol=2e-7)
 
 
-def test_views_with_gaps_are_refused():
-    hyper, alive = settings(2, "cpu"), torch.ones(2, dtype=torch.bool)
-    optimiser = FlatRMSprop(
-        Flat(drawn(2, 1, "cpu")), Flat(drawn(2, 2, "cpu", 0.0)), hyper
-    )  # fmt: skip
+def test_views_with_gaps_are_refused(device):
+    hyper = settings(2, device)
+    alive = torch.ones(2, dtype=torch.bool, device=device)
+    optimiser = FlatRMSprop(Flat(drawn(2, 1, device)), Flat(drawn(2, 2, device, 0.0)), hyper)
     whole, places = optimiser.parameters.whole, optimiser.places()
     assert not hyper.clip.is_contiguous()
     with pytest.raises(ValueError, match="clip: expected a contiguous tensor"):
