@@ -10,8 +10,10 @@ PORT ?= 5000
 STRICT ?=
 # Tests run in so many processes, one file at a time in each.
 WORKERS ?= 2
-# The tier that `make report` publishes. Only gpu and paper say something about the paper.
+# The tier that `make report` publishes. Only gpu, gpu_long and paper say something about the paper.
 TIER ?= gpu
+# A tier beside the main study has a folder of its own, and no summary in the README.
+PUBLISHED := $(if $(filter gpu_long,$(TIER)),reports/gpu_long,reports)
 BIN := .venv/bin
 READY := .venv/ready
 STORE = $(or $(MLFLOW_TRACKING_URI),sqlite:///mlflow.db)
@@ -25,7 +27,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
-	@echo "make report      write reports/ from results/TIER, or from its committed evidence (TIER=$(TIER))"
+	@echo "make report      write reports/ (TIER=gpu_long: reports/gpu_long/) from results/TIER or the committed evidence"
 	@echo "make check       check that reports/ and the README follow from the committed evidence"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and tests (WORKERS=N)"
@@ -72,11 +74,13 @@ lint: $(READY)
 # From the results of a tier that ran here, merged with the committed evidence where that is of the
 # same tier, or else from the committed evidence alone.
 report: $(READY)
-	$(BIN)/python -m pfrnn report --tier $(TIER) --out reports --readme README.md \
-		$(if $(wildcard results/$(TIER)/results.csv results/$(TIER)/final),,--results reports)
+	$(BIN)/python -m pfrnn report --tier $(TIER) --out $(PUBLISHED) \
+		$(if $(filter reports,$(PUBLISHED)),--readme README.md) \
+		$(if $(wildcard results/$(TIER)/results.csv results/$(TIER)/final),,--results $(PUBLISHED))
 
 check: $(READY)
 	$(BIN)/python -m pfrnn check --reports reports --readme README.md
+	$(BIN)/python -m pfrnn check --reports reports/gpu_long
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import

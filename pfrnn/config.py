@@ -20,7 +20,7 @@ from pfrnn.strict import validate as validate
 from pfrnn.variants import Variant
 from pfrnn.yamlfile import read_yaml
 
-TIERS = ("smoke", "quick", "quick_all", "gpu", "paper")
+TIERS = ("smoke", "quick", "quick_all", "gpu", "gpu_long", "paper")
 SizeRule = Literal["fixed", "best"]
 Reduction = Literal["paper", "authors_code", "paper_decayed", "authors_code_undecayed"]
 Size = Annotated[int, Field(ge=1)]

@@ -115,9 +115,8 @@ def _claim_row(result: ClaimResult, lookup: Lookup) -> PlainRow:
 def _effect(result: ClaimResult) -> str:
     """Write the mean effect; say so where it points against the verdict."""
     text = ratio_text(result.effect)
-    against = (result.verdict == HOLDS and result.effect < 0) or (
-        result.verdict == FAILS and result.effect > 0
-    )
+    word = result.verdict.partition(" (")[0]
+    against = (word == HOLDS and result.effect < 0) or (word == FAILS and result.effect > 0)
     return f"{text}; against the verdict: a few sets' large effects outweigh" if against else text
 
 

@@ -15,7 +15,7 @@ from pfrnn.reporting.cells import Lookup
 from pfrnn.reporting.claim_list import CLAIMS, Claim
 from pfrnn.reporting.measures import Strata
 from pfrnn.reporting.numbers import DASH, number, significant
-from pfrnn.reporting.scores import OurScores, PaperScores
+from pfrnn.reporting.scores import EveryScore, OurScores, PaperScores
 from pfrnn.reporting.verdicts import REDUCED_TIERS
 
 LEVEL = 0.05
@@ -132,14 +132,20 @@ def _result(
     if tier in REDUCED_TIERS:
         verdict = f"{NOT_JUDGED} (reduced tier)"
     elif p_values[0] <= LEVEL:
-        verdict = HOLDS
+        verdict = HOLDS + _part_text(claim, strata)
     elif p_values[1] <= LEVEL:
-        verdict = FAILS
+        verdict = FAILS + _part_text(claim, strata)
     else:
         verdict = f"{UNDECIDED} ({_needed_text(up.pairs, needed)})"
     return ClaimResult(
         claim, strata, count(strata), printed, up, *p_values, effect, standardised, needed, verdict
     )
+
+
+def _part_text(claim: Claim, strata: Strata) -> str:
+    """Say how much of the claim has run, where that is not all of it."""
+    named = len(claim.measure(EveryScore()))
+    return "" if len(strata) == named else f" (on {len(strata)} of its {named} comparisons)"
 
 
 def _needed_text(pairs: int, needed: int | None) -> str:

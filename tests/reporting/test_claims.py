@@ -7,7 +7,7 @@ import pytest
 import simulated
 
 from pfrnn.reporting.cells import Lookup
-from pfrnn.reporting.claim_list import CLAIMS
+from pfrnn.reporting.claim_list import CLAIMS, MAZES
 from pfrnn.reporting.claim_parts import claims_part
 from pfrnn.reporting.claims import (
     ClaimResult,
@@ -115,11 +115,23 @@ def test_a_mean_effect_against_the_verdict_says_so(tmp_path: Path) -> None:
     collect(results, prepared, plan, tmp_path / "report")
     lookup = Lookup(read_evidence(tmp_path / "report"))
     found = {one.claim.name: one for one in judge_claims(lookup)}
-    assert found["pf-real"].verdict == "holds"
+    assert found["pf-real"].verdict == "holds (on 10 of its 20 comparisons)"
     assert found["pf-real"].effect < 0
     shown = claims_part([found["pf-real"], found["pf-maze"]], [], [], lookup).tables[0].rows
     assert "against the verdict" in shown[0].texts[6]
     assert "against the verdict" not in shown[1].texts[6]
+
+
+def test_a_verdict_on_a_part_of_a_claim_says_which(tmp_path: Path) -> None:
+    """Two pairs on one maze of three don't say "consistently"."""
+    better = {"lstm": 1.0, "gru": 1.0, "pf_lstm": 0.5, "pf_gru": 0.5}
+    found = judged(tmp_path / "up", "gpu", tuple(better), better, ("maze10",))
+    assert found["pf-maze"].verdict == "holds (on 2 of its 6 comparisons)"
+    worse = {"lstm": 0.5, "gru": 0.5, "pf_lstm": 1.0, "pf_gru": 1.0}
+    found = judged(tmp_path / "down", "gpu", tuple(worse), worse, ("maze10", "maze18"))
+    assert found["pf-maze"].verdict == "doesn't hold (on 4 of its 6 comparisons)"
+    found = judged(tmp_path / "all", "gpu", tuple(better), better, MAZES)
+    assert found["pf-maze"].verdict == "holds"
 
 
 def test_no_difference_is_undecided_with_pairs_needed(tmp_path: Path) -> None:
@@ -131,7 +143,7 @@ def test_no_difference_is_undecided_with_pairs_needed(tmp_path: Path) -> None:
 def test_more_particles(tmp_path: Path) -> None:
     factor = {name: 1 / (1 + 0.1 * math.log2(k)) for name, k in PARTICLES.items()}
     found = judged(tmp_path, "paper", tuple(factor), factor, ("air", "arem", "maze10"))
-    assert found["particles"].verdict == "holds"
+    assert found["particles"].verdict == "holds (on 3 of its 13 comparisons)"
     assert found["particles"].ours.wins == 3
     assert found["particles"].paper == (13, 0, 0)
 

@@ -1,4 +1,4 @@
-"""The report that stands in the repository follows from the evidence beside it."""
+"""The reports that stand in the repository follow from the evidence beside them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from pfrnn.cli import main
+from pfrnn.recorded import read_recorded, whole_plan
 from pfrnn.reporting.evidence import read_evidence
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
+BOTH = pytest.mark.parametrize("folder", [REPORTS, REPORTS / "gpu_long"], ids=["gpu", "gpu_long"])
 
 
 def test_tables_figures_claims_and_readme_follow(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,12 +20,27 @@ def test_tables_figures_claims_and_readme_follow(capsys: pytest.CaptureFixture[s
     assert found == 0, capsys.readouterr().err
 
 
-def test_the_page_is_small_enough_to_commit() -> None:
-    assert (REPORTS / "index.html").stat().st_size < 4e6
+def test_the_longer_tiers_follow_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--reports", str(REPORTS / "gpu_long")]) == 0, capsys.readouterr().err
 
 
-def test_every_row_names_device_commit_and_data() -> None:
-    rows = read_evidence(REPORTS).results
+@BOTH
+def test_it_is_of_its_tier_and_holds_its_whole_plan(folder: Path) -> None:
+    tier = "gpu" if folder == REPORTS else "gpu_long"
+    plan = whole_plan(ROOT / "params.yaml", tier)
+    recorded = read_recorded(folder, plan)
+    assert set(recorded.finals) == {cell.final_id for cell in plan.cells}
+    assert recorded.outside == ()
+
+
+@BOTH
+def test_the_page_is_small_enough_to_commit(folder: Path) -> None:
+    assert (folder / "index.html").stat().st_size < 4e6
+
+
+@BOTH
+def test_every_row_names_device_commit_and_data(folder: Path) -> None:
+    rows = read_evidence(folder).results
     for column in ("device", "commit", "data_state", "data_digest", "n_test"):
         assert rows[column].astype(str).str.len().gt(0).all(), column
     assert not rows["commit"].str.contains("dirty").any()
