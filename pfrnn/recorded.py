@@ -65,6 +65,17 @@ def tier_recorded(folder: Path) -> str | None:
     return str(_read(study)["tier"]) if study.is_file() else None
 
 
+def published_for(tier: str, reports: Path = Path("reports")) -> Path | None:
+    """Return the folder of a tier's published report; None where none is published.
+
+    Args:
+        tier: the tier's name.
+        reports: the main study's report; another tier's lies in a folder of its name within.
+    """
+    folders = (reports, reports / tier)
+    return next((folder for folder in folders if tier_recorded(folder) == tier), None)
+
+
 def read_recorded(folder: Path, plan: Plan) -> Recorded:
     """Read what an evidence folder records of a plan.
 

@@ -22,6 +22,7 @@ from pfrnn.recorded import (
     done_ids,
     known_sizes,
     progress,
+    published_for,
     read_recorded,
     remaining,
     unprepared,
@@ -213,3 +214,15 @@ def test_finals_of_other_parameters_count_for_nothing(
     out = capsys.readouterr().out
     assert "2 recorded finals are not in the plan" in out
     assert "0/208     0/234" in out
+
+
+def test_a_tiers_published_report_is_found(tmp_path: Path) -> None:
+    """The main study's lies in reports/, another tier's in a folder of its name within."""
+    for folder, tier in (("", "gpu"), ("gpu_long", "gpu_long"), ("paper", "smoke")):
+        data = tmp_path / folder / "data"
+        data.mkdir(parents=True)
+        (data / "study.json").write_text(json.dumps({"tier": tier}), encoding="utf-8")
+    assert published_for("gpu", tmp_path) == tmp_path
+    assert published_for("gpu_long", tmp_path) == tmp_path / "gpu_long"
+    assert published_for("paper", tmp_path) is None
+    assert published_for("smoke", tmp_path) is None

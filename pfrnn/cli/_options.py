@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pfrnn.config import TIERS
 
-# Where the published report lies: its evidence counts where it is of the tier asked for.
-REPORTS = Path("reports")
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
 

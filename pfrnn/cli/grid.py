@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pfrnn.cli._options import REPORTS, add_study_options
+from pfrnn.cli._options import add_study_options
 from pfrnn.plan import Cell, Plan, load_plan
 from pfrnn.recorded import (
     Progress,
@@ -18,9 +18,9 @@ from pfrnn.recorded import (
     known_sizes,
     other_data,
     progress,
+    published_for,
     read_recorded,
     remaining,
-    tier_recorded,
     unprepared,
 )
 from pfrnn.variants import variant
@@ -71,8 +71,8 @@ def add_parser(commands: Any) -> None:
         "--recorded",
         type=Path,
         metavar="DIR",
-        help="folder of a report whose evidence counts as done (default: reports, where that is "
-        "this tier's)",
+        help="folder of a report whose evidence counts as done (default: the tier's published "
+        "one, reports or reports/TIER)",
     )
     parser.add_argument("--json", action="store_true", help="all counts and all ids, as JSON")
     parser.set_defaults(run=run)
@@ -115,9 +115,8 @@ def run(parsed: argparse.Namespace) -> None:
 
 def recorded_in(folder: Path | None, plan: Plan) -> Recorded | None:
     """Read the evidence asked for, or the published report's where it is of this tier."""
-    if folder is None and tier_recorded(REPORTS) != plan.config.tier:
-        return None
-    return read_recorded(folder or REPORTS, plan)
+    folder = folder or published_for(plan.config.tier)
+    return read_recorded(folder, plan) if folder else None
 
 
 def print_recorded(plan: Plan, sizes: dict[str, Sizes], recorded: Recorded, prepared: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pfrnn.cli._options import REPORTS
 from pfrnn.errors import ConfigError
 
 EXAMPLE = "Example: pfrnn report --tier quick --results results/quick --out results/quick/report"
@@ -108,11 +107,11 @@ def has_rows(table: Path) -> bool:
 
 def empty_handed(results: Path, tier: str) -> str:
     """Say that a report is without results, and where there are some."""
-    from pfrnn.recorded import tier_recorded
+    from pfrnn.recorded import published_for
 
     said = f"note: no {results / 'results.csv'}, so nothing has run in this report"
-    if tier_recorded(REPORTS) == tier:
-        return f"{said}; committed results of the tier: {REPORTS / 'index.html'}"
+    if published := published_for(tier):
+        return f"{said}; committed results of the tier: {published / 'index.html'}"
     return f"{said}; `pfrnn aggregate --tier {tier}` writes it from finished jobs"
 
 
