@@ -63,7 +63,8 @@ def run_pf(
 
     Raises:
         ConfigError: T is 0, or bptt is below 1.
-        ValueError: shapes that don't fit each other.
+        ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
+            CPU in eager mode; elsewhere they are taken as the nearest in it).
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)

@@ -91,7 +91,8 @@ def run_pf_fused(
 
     Raises:
         ConfigError: a precision that doesn't exist, or bf16 as said above.
-        ValueError: shapes that don't fit each other; weights, input or head of a shape or type
+        ValueError: shapes that don't fit each other; uniforms outside [0, 1), where they are on
+            the CPU (a GPU would have to be waited for); weights, input or head of a shape or type
             that the kernels don't read.
     """
     check_lengths(projected.shape[0], bptt)

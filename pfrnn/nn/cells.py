@@ -70,6 +70,7 @@ class ParticleCell(ParticleParameters):
         Raises:
             TypeError: the state is no PFState.
             RuntimeError: ``num_particles`` is not the given state's number.
+            ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
         """
         if state is not None:
             _check_state(state, num_particles)
@@ -120,11 +121,11 @@ class ParticleCell(ParticleParameters):
             x: (N, input_size), or (input_size,) for one sequence.
             state: from the last step; :meth:`initial_state` when None.
             noise: (N, K, H); drawn when None.
-            uniforms: (N, K); drawn when None.
+            uniforms: (N, K) in [0, 1); drawn when None.
 
         Raises:
             TypeError: the state is no PFState.
-            ValueError: x is neither 1-D nor 2-D.
+            ValueError: x is neither 1-D nor 2-D; uniforms outside [0, 1), as :meth:`unroll`.
             RuntimeError: x has another number of features.
         """
         name = type(self).__name__

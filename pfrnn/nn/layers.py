@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.functional.uniforms import check_uniforms
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import (
     Sequences,
@@ -186,7 +187,8 @@ class ParticleLayer(nn.Module):
 
         Raises:
             TypeError: ``hx`` is no state, or ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM.
+            ValueError: as torch.nn.LSTM; uniforms outside [0, 1) (looked at on the CPU in eager
+                mode: elsewhere a look costs too much, and they are taken as the nearest in it).
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
@@ -237,6 +239,7 @@ class ParticleLayer(nn.Module):
         check_particles(count)
         check_numbers("noise", noise, self.num_layers, "(num_layers, T, N, K, H)")
         check_numbers("uniforms", uniforms, self.num_layers, "(num_layers, T, N, K)")
+        check_uniforms(uniforms)  # all layers' before the first moves its running statistics
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)
