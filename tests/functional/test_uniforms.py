@@ -106,17 +106,3 @@ def test_numbers_without_values_are_not_looked_at():
     )
     clamped = soft_resample(log_weights, wrong.clamp(0, 1 - 2.0**-24), 0.5)
     assert torch.equal(compiled(wrong).ancestors, clamped.ancestors)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_nobody_waits_for_them():
-    cell = PFLSTMCell(D, H, num_particles=K).cuda().eval()
-    x, noise = torch.randn(T, N, D).cuda(), torch.randn(T, N, K, H).cuda()
-    uniforms = uniforms_with(2.0, T, N, K).cuda()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        output = cell.unroll(x, None, noise, uniforms)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert torch.all((output.ancestors >= 0) & (output.ancestors < K))
