@@ -1,4 +1,4 @@
-"""The shapes of what a filter is given, and its uniforms' range, checked before the first step."""
+"""The shapes of what a filter is given, checked before the first step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from pfrnn.functional.types import PFState
-from pfrnn.functional.uniforms import check_uniforms
 
 
 def check_inputs(
@@ -26,8 +25,7 @@ def check_inputs(
         valid: (T, ..., N), likewise.
 
     Raises:
-        ValueError: a shape, with the one expected; uniforms outside [0, 1), where
-            :func:`pfrnn.functional.uniforms.check_uniforms` can see them.
+        ValueError: a shape, with the one expected.
     """
     if projected.dim() < 3:
         raise ValueError(f"projected: expected shape (T, ..., N, P), got {_text(projected.shape)}")
@@ -52,7 +50,6 @@ def check_inputs(
                 f"{_text(projected.shape)} and a state of {particles} particles and {units} units "
                 f"ask for, got {_text(tensor.shape)}"
             )
-    check_uniforms(uniforms)
 
 
 def _text(shape: Any) -> str:

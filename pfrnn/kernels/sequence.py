@@ -63,7 +63,7 @@ def run_pf_fused(
     """Run a PF-LSTM or PF-GRU over T steps, one kernel a step.
 
     The same function as the reference with ``pf_lstm_step`` or ``pf_gru_step`` (chosen by the type
-    of the weights); arguments as there, and:
+    of the weights); the uniforms' values are never looked at. Arguments as there, and:
 
     Args:
         projected: (T, N, P), or (T, M, N, P) for a population; float32, on the GPU.
@@ -91,8 +91,7 @@ def run_pf_fused(
 
     Raises:
         ConfigError: a precision that doesn't exist, or bf16 as said above.
-        ValueError: shapes that don't fit each other; uniforms outside [0, 1), where they are on
-            the CPU (a GPU would have to be waited for); weights, input or head of a shape or type
+        ValueError: shapes that don't fit each other; weights, input or head of a shape or type
             that the kernels don't read.
     """
     check_lengths(projected.shape[0], bptt)

@@ -81,10 +81,11 @@ class ParticleCell(ParticleParameters):
         if state is None:
             state = self.initial_state(sequences, num_particles)
         count = self._particles(state.hidden.shape[-2])
-        if noise is None or (uniforms is None and self.options.resampling != "none"):
+        own = uniforms is None
+        if noise is None or (own and self.options.resampling != "none"):
             drawn = self.draw(steps, sequences, count)
             noise = drawn[0] if noise is None else noise
-            uniforms = drawn[1] if uniforms is None else uniforms
+            uniforms = drawn[1] if own else uniforms
         learn = self.running is not None and self.training
         given = None if self.running is None or learn else self.running.given(steps)
         output = run_pf(
@@ -100,6 +101,7 @@ class ParticleCell(ParticleParameters):
             bptt=bptt,
             particles=particles,
             belief=belief,
+            trusted=own,
         )
         if self.running is not None and learn and update:
             self.running.update(output)

@@ -138,7 +138,7 @@ class ParticleCore(nn.Module):
         self.keep_particles = keep_particles
         self.mean = mean
         # The loop over time; a fused one with the same arguments may take its place.
-        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
+        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step, trusted=True)
 
     def forward(
         self,
