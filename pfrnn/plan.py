@@ -23,7 +23,7 @@ from pfrnn.data.registry import dataset, dataset_names, protocol
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.files import digest_of
 from pfrnn.resolved import resolved_parameters
-from pfrnn.variants import Variant, matched_hidden, variant
+from pfrnn.variants import Variant, matched_hidden, searched, variant
 
 
 class Setting(NamedTuple):
@@ -141,7 +141,7 @@ def make_plan(config: Config) -> Plan:
         data_digest = protocol_digest(name, protocols[name], config.seed)
         for variant_name in resolved.study.variants:
             for rule in resolved.study.size_rules:
-                if rule == "best" and variant_name not in ("lstm", "gru", "pf_lstm", "pf_gru"):
+                if rule == "best" and not searched(variant_name):
                     continue
                 cells.append(
                     _cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest)

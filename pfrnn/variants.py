@@ -48,7 +48,7 @@ class Variant(NamedTuple):
     Attributes:
         name: the key in params.yaml and in every result row.
         label: the paper's spelling.
-        cell: the gated cell.
+        cell: the gated cell; of an own one, the cell whose sizes, hours and memory it takes.
         kind: plain RNN, particle filter RNN, Bayesian RNN or bagging ensemble.
         particles: a number of particles that the variant fixes; None takes the configuration's.
         resampling: None takes the configuration's filter setting.
@@ -57,6 +57,7 @@ class Variant(NamedTuple):
         elbo_loss: whether L_ELBO is part of the loss (particle variants only).
         single: for an ensemble, the variant whose selected setting its members take.
         fidelity: its own place between text and release; None takes the configuration's.
+        own: name of an own cell (pfrnn/nn/own.py) in place of the paper's; None takes the paper's.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Variant(NamedTuple):
     elbo_loss: bool = False
     single: str | None = None
     fidelity: Fidelity | None = None
+    own: str | None = None
 
     @property
     def stochastic(self) -> bool:
@@ -77,8 +79,12 @@ class Variant(NamedTuple):
         return self.kind in ("particle", "bayesian")
 
     def switched(self) -> dict[str, Any]:
-        """Return what a digest takes: not the fidelity, which its configuration holds."""
-        return {name: value for name, value in self._asdict().items() if name != "fidelity"}
+        """Return what a digest takes: not the fidelity, which its configuration holds.
+
+        ``own`` counts where there is one alone, so that the paper's models keep their digests.
+        """
+        left_out = {"fidelity"} if self.own else {"fidelity", "own"}
+        return {name: value for name, value in self._asdict().items() if name not in left_out}
 
 
 _PF_LSTM = Variant("pf_lstm", "PF-LSTM", "lstm", "particle", batch_norm_relu=True, elbo_loss=True)
@@ -186,15 +192,28 @@ def _fidelity_family() -> tuple[Variant, ...]:
 FIDELITY: dict[str, Variant] = {variant.name: variant for variant in _fidelity_family()}
 
 
+# Your own models, one line each (docs/own_model.md): searched, trained and tested as the paper's,
+# and reported in a table of their own.
+_OWN: tuple[Variant, ...] = ()
+OWN: dict[str, Variant] = {variant.name: variant for variant in _OWN}
+# Searched over sizes, too, under the size rule ``best``, beside all of OWN.
+SEARCHED = ("lstm", "gru", "pf_lstm", "pf_gru")
+
+
+def searched(name: str) -> bool:
+    """Whether a variant has a cell of the size rule ``best``."""
+    return name in SEARCHED or name in OWN
+
+
 def variant(name: str) -> Variant:
     """Look a variant up by name.
 
     Raises:
         ConfigError: no variant has this name.
     """
-    found = VARIANTS.get(name) or FIDELITY.get(name)
+    found = VARIANTS.get(name) or FIDELITY.get(name) or OWN.get(name)
     if found is None:
-        known = ", ".join([*VARIANTS, *FIDELITY])
+        known = ", ".join([*VARIANTS, *FIDELITY, *OWN])
         raise ConfigError(f"unknown variant {name!r}; known variants: {known}")
     return found
 

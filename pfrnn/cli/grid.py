@@ -23,7 +23,7 @@ from pfrnn.recorded import (
     remaining,
     unprepared,
 )
-from pfrnn.variants import variant
+from pfrnn.variants import OWN, VARIANTS, variant
 from pfrnn.workload import Sizes, rate_in_words, workload
 
 _MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
@@ -31,7 +31,11 @@ _MAIN = ("lstm", "gru", "pf_lstm", "pf_gru")
 
 def _ablation(cell: Cell) -> bool:
     ablation = cell.variant == "lstm_bnrelu" or cell.variant.startswith("pf_lstm_")
-    return ablation and not _fidelity(cell)
+    return ablation and cell.variant in VARIANTS
+
+
+def _own(cell: Cell) -> bool:
+    return cell.variant in OWN
 
 
 def _fidelity(cell: Cell) -> bool:
@@ -43,6 +47,7 @@ TABLES: dict[str, Callable[[Cell], bool]] = {
     "tables 1 and 2, localisation": lambda cell: cell.variant in _MAIN,
     "table 4, ensembles and Bayesian": lambda cell: (
         cell.size_rule == "fixed"
+        and cell.variant in VARIANTS
         and (
             variant(cell.variant).kind in ("ensemble", "bayesian")
             or cell.variant in ("pf_lstm", "pf_gru")
@@ -52,6 +57,7 @@ TABLES: dict[str, Callable[[Cell], bool]] = {
 }
 # Shown where a tier has it.
 FIDELITY_LINE = "fidelity, one switch at a time"
+OWN_LINE = "own models"
 
 
 def add_parser(commands: Any) -> None:
@@ -186,6 +192,8 @@ def needs_of(plan: Plan) -> dict[str, Callable[[Cell], bool]]:
     needs = dict(TABLES)
     if any(map(_fidelity, plan.cells)):
         needs[FIDELITY_LINE] = _fidelity
+    if any(map(_own, plan.cells)):
+        needs[OWN_LINE] = _own
     for name in plan.protocols:
         needs[name] = lambda cell, name=name: cell.dataset == name  # type: ignore[misc]
     return needs | {"total": lambda cell: True}

@@ -1,8 +1,11 @@
-"""Whether autocast is on, also for devices that it doesn't know."""
+"""What surrounds a call: autocast, also for devices it doesn't know; torch.func's transforms."""
 
 from __future__ import annotations
 
 import torch
+
+# Whether torch.func (vmap, grad, ...) is transforming the call: its tensors then have no values.
+transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 
 
 def autocasting(device: torch.device) -> bool:

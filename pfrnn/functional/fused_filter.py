@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.first_order import first_order
-from pfrnn.functional.resampling import flat_rows, resample
+from pfrnn.functional.resampling import draw, flat_rows
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.functional.weights import LOG_ZERO, effective_sample_size
 
@@ -70,7 +70,7 @@ class _Filter(torch.autograd.Function):
         alive = raw >= LOG_ZERO
         weighed = torch.log_softmax(raw.clamp_(min=LOG_ZERO), dim=-1)
         ess = effective_sample_size(weighed)
-        drawn = resample(weighed, uniforms, switches.resampling, switches.alpha)
+        drawn = draw(weighed, uniforms, switches.resampling, switches.alpha)
         ctx.set_materialize_grads(False)
         ctx.alpha = switches.alpha
         shared = (hidden, observation, weighed, alive)

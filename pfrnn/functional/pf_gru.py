@@ -56,7 +56,8 @@ def pf_gru_step(
         state: particles (..., N, K, H), no cell, and log-weights (..., N, K).
         projected: (..., N, 4H + 1): update, reset, candidate, noise scale, observation.
         noise: standard normal, (..., N, K, H); None means no noise.
-        uniforms: (..., N, K) in [0, 1); may be None without resampling.
+        uniforms: (..., N, K) in [0, 1), not looked at (:func:`run_pf` does for all steps at once);
+            may be None without resampling.
         weights: see :class:`PFGRUWeights`.
         switches: static choices; ``gru_noise`` and ``reset_after`` are the GRU's own.
         statistics: batch-norm mean and variance (evaluation); None takes the step's own.

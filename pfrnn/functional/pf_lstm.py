@@ -52,7 +52,8 @@ def pf_lstm_step(
         projected: (..., N, 5H + 1), the input's share of the five blocks and of f_obs, biases
             included.
         noise: standard normal, (..., N, K, H); None means no noise.
-        uniforms: (..., N, K) in [0, 1); may be None without resampling.
+        uniforms: (..., N, K) in [0, 1), not looked at (:func:`run_pf` does for all steps at once);
+            may be None without resampling.
         weights: see :class:`PFLSTMWeights`.
         switches: static choices.
         statistics: batch-norm mean and variance (evaluation); None takes the step's own.

@@ -4,6 +4,9 @@ Soft resampling (the paper, section "Soft resampling") draws ancestors from the 
 q = alpha w + (1 - alpha) / K and corrects each new weight by the importance ratio w / q **of its
 ancestor**. With the factor 1/K the unnormalised corrected weights are unbiased; the renormalised
 ones that the filter carries have a bias of order 1/K.
+
+The functions for users refuse uniforms outside [0, 1). Inside a filter's loop that would cost more
+than the draw: :func:`draw` doesn't look, for the loop has looked at those of all steps at once.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.uniforms import check_uniforms
 from pfrnn.functional.weights import LOG_ZERO, normalize
 
 METHODS = ("soft", "multinomial", "systematic", "none")
@@ -63,9 +67,17 @@ def soft_resample(log_weights: Tensor, uniforms: Tensor, alpha: float) -> Resamp
     Gradients:
         Through the weights; ancestors have none. At alpha = 1 the new weights are constant and
         carry none (the paper's remark "alpha > 0" must read alpha < 1).
+
+    Raises:
+        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
     """
+    check_uniforms(uniforms)
+    return _soft(log_weights, uniforms, alpha)
+
+
+def _soft(log_weights: Tensor, uniforms: Tensor, alpha: float) -> Resampled:
     if alpha >= 1.0:
-        return multinomial_resample(log_weights, uniforms)
+        return _multinomial(log_weights, uniforms)
     count = log_weights.shape[-1]
     mixture = log_weights.exp() * alpha + (1.0 - alpha) / count
     ancestors = ancestors_of(mixture, uniforms)
@@ -92,7 +104,20 @@ def unnormalized_correction(log_weights: Tensor, ancestors: Tensor, alpha: float
 
 
 def multinomial_resample(log_weights: Tensor, uniforms: Tensor) -> Resampled:
-    """Draw K ancestors independently from w; new weights are 1/K and carry no gradient."""
+    """Draw K ancestors independently from w; new weights are 1/K and carry no gradient.
+
+    Args:
+        log_weights: (..., K), normalised.
+        uniforms: (..., K) in [0, 1).
+
+    Raises:
+        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+    """
+    check_uniforms(uniforms)
+    return _multinomial(log_weights, uniforms)
+
+
+def _multinomial(log_weights: Tensor, uniforms: Tensor) -> Resampled:
     ancestors = ancestors_of(log_weights.exp(), uniforms)
     return Resampled(ancestors, _constant(log_weights))
 
@@ -101,7 +126,19 @@ def systematic_resample(log_weights: Tensor, uniforms: Tensor) -> Resampled:
     """Draw with the points (u + j) / K, u being the first uniform: |copies - K w| < 1.
 
     The particles come out in the order of their ancestors.
+
+    Args:
+        log_weights: (..., K), normalised.
+        uniforms: (..., K) in [0, 1), of which the first of each row is used.
+
+    Raises:
+        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
     """
+    check_uniforms(uniforms)
+    return _systematic(log_weights, uniforms)
+
+
+def _systematic(log_weights: Tensor, uniforms: Tensor) -> Resampled:
     count = log_weights.shape[-1]
     comb = torch.arange(count, device=log_weights.device, dtype=log_weights.dtype)
     points = (uniforms[..., :1].to(log_weights.dtype) + comb) / count
@@ -138,17 +175,31 @@ def resample(
 
     Raises:
         ConfigError: an unknown method, or an argument that the method needs is missing.
+        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
     """
+    check_uniforms(uniforms)
+    return draw(log_weights, uniforms, method, alpha, ess_threshold, ess)
+
+
+def draw(
+    log_weights: Tensor,
+    uniforms: Tensor | None,
+    method: str,
+    alpha: float = 0.5,
+    ess_threshold: float | None = None,
+    ess: Tensor | None = None,
+) -> Resampled:
+    """Do what :func:`resample` does, without a look at the uniforms' values: for loops."""
     if method == "none":
         return Resampled(identity_ancestors(log_weights), log_weights)
     if uniforms is None:
         raise ConfigError(f"resampling {method!r} needs uniforms of the log-weights' shape")
     if method == "soft":
-        result = soft_resample(log_weights, uniforms, alpha)
+        result = _soft(log_weights, uniforms, alpha)
     elif method == "multinomial":
-        result = multinomial_resample(log_weights, uniforms)
+        result = _multinomial(log_weights, uniforms)
     elif method == "systematic":
-        result = systematic_resample(log_weights, uniforms)
+        result = _systematic(log_weights, uniforms)
     else:
         known = ", ".join(METHODS)
         raise ConfigError(f"resampling: expected one of {known}, got {method!r}")

@@ -14,6 +14,7 @@ from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.linear import affine
 from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout, StepInfo
+from pfrnn.functional.uniforms import check_uniforms
 
 Step = Callable[..., tuple[PFState, StepInfo]]
 Given = tuple[Tensor, Tensor]
@@ -37,6 +38,7 @@ def run_pf(
     belief: bool = False,
     readout: Readout | None = None,
     extras: bool = True,
+    trusted: bool = False,
 ) -> FilterOutput:
     """Run a particle filter RNN over T steps.
 
@@ -57,17 +59,22 @@ def run_pf(
         readout: a linear head, whose outputs for every particle are returned (``read``).
         extras: whether what no training step reads is computed too: the pooled statistics (else
             None) and, by a fast loop, the final cell (else None) and ancestors of type int64.
+        trusted: whether the uniforms' values needn't be looked at: the caller has drawn them. A
+            training step, which must never wait for a device, says so.
 
     Returns:
         See :class:`FilterOutput`.
 
     Raises:
         ConfigError: T is 0, or bptt is below 1.
-        ValueError: shapes that don't fit each other.
+        ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
+            CPU in eager mode; elsewhere they are taken as the nearest in it).
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
     check_inputs(projected, state, noise, uniforms, valid)
+    if not trusted:
+        check_uniforms(uniforms)
     inputs = time_slices(projected, steps)
     noises, draws = time_slices(noise, steps), time_slices(uniforms, steps)
     masks = time_slices(valid, steps)

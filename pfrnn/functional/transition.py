@@ -11,7 +11,7 @@ from pfrnn.functional.batch_norm import Statistics
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_filter import fused_filter
 from pfrnn.functional.linear import affine
-from pfrnn.functional.resampling import gather, identity_ancestors, resample
+from pfrnn.functional.resampling import draw, gather, identity_ancestors
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 from pfrnn.functional.weights import effective_sample_size, lift, normalize
 
@@ -75,7 +75,7 @@ def filter_update(
         hidden: (..., N, K, H), the particles moved by the transition.
         cell: (..., N, K, H) or None, moved likewise.
         log_lik: (..., N, K), log-likelihood of the observation, up to a constant.
-        uniforms: (..., N, K) in [0, 1).
+        uniforms: (..., N, K) in [0, 1); not looked at, as :func:`run_pf` does for all steps.
         switches: resampling, alpha, ess_threshold are read.
         statistics: passed on into the StepInfo.
         valid: (..., N) bool; False keeps the previous state of a sequence.
@@ -83,7 +83,7 @@ def filter_update(
     log_weights = normalize(lift(previous.log_weights) + log_lik)
     with torch.no_grad():
         ess = effective_sample_size(log_weights)
-    drawn = resample(
+    drawn = draw(
         log_weights, uniforms, switches.resampling, switches.alpha, switches.ess_threshold, ess
     )
     if switches.resampling != "none":

@@ -63,7 +63,7 @@ def run_pf_fused(
     """Run a PF-LSTM or PF-GRU over T steps, one kernel a step.
 
     The same function as the reference with ``pf_lstm_step`` or ``pf_gru_step`` (chosen by the type
-    of the weights); arguments as there, and:
+    of the weights); the uniforms' values are never looked at. Arguments as there, and:
 
     Args:
         projected: (T, N, P), or (T, M, N, P) for a population; float32, on the GPU.

@@ -70,6 +70,7 @@ class ParticleCell(ParticleParameters):
         Raises:
             TypeError: the state is no PFState.
             RuntimeError: ``num_particles`` is not the given state's number.
+            ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
         """
         if state is not None:
             _check_state(state, num_particles)
@@ -80,10 +81,11 @@ class ParticleCell(ParticleParameters):
         if state is None:
             state = self.initial_state(sequences, num_particles)
         count = self._particles(state.hidden.shape[-2])
-        if noise is None or (uniforms is None and self.options.resampling != "none"):
+        own = uniforms is None
+        if noise is None or (own and self.options.resampling != "none"):
             drawn = self.draw(steps, sequences, count)
             noise = drawn[0] if noise is None else noise
-            uniforms = drawn[1] if uniforms is None else uniforms
+            uniforms = drawn[1] if own else uniforms
         learn = self.running is not None and self.training
         given = None if self.running is None or learn else self.running.given(steps)
         output = run_pf(
@@ -99,6 +101,7 @@ class ParticleCell(ParticleParameters):
             bptt=bptt,
             particles=particles,
             belief=belief,
+            trusted=own,
         )
         if self.running is not None and learn and update:
             self.running.update(output)
@@ -120,11 +123,11 @@ class ParticleCell(ParticleParameters):
             x: (N, input_size), or (input_size,) for one sequence.
             state: from the last step; :meth:`initial_state` when None.
             noise: (N, K, H); drawn when None.
-            uniforms: (N, K); drawn when None.
+            uniforms: (N, K) in [0, 1); drawn when None.
 
         Raises:
             TypeError: the state is no PFState.
-            ValueError: x is neither 1-D nor 2-D.
+            ValueError: x is neither 1-D nor 2-D; uniforms outside [0, 1), as :meth:`unroll`.
             RuntimeError: x has another number of features.
         """
         name = type(self).__name__

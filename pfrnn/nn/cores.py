@@ -17,9 +17,9 @@ from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import run_pf
 from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RNNSwitches
 from pfrnn.functional.weights import uniform_log_weights
-from pfrnn.nn.cells import PFGRUCell, PFLSTMCell
 from pfrnn.nn.options import CellOptions
-from pfrnn.nn.plain import GRUCell, LSTMCell, RNNRun
+from pfrnn.nn.own import particle_cell, plain_cell
+from pfrnn.nn.plain import RNNRun
 from pfrnn.nn.statistics import RunningStatistics
 
 FilterRun = Callable[..., FilterOutput]
@@ -67,13 +67,20 @@ class CoreOutput(NamedTuple):
 
 
 class PlainCore(nn.Module):
-    """LSTM or GRU, optionally with ReLU and batch norm on the candidate."""
+    """LSTM, GRU or an own cell, optionally with ReLU and batch norm on the candidate."""
 
     def __init__(
-        self, cell: str, inputs: int, hidden: int, switches: RNNSwitches, max_length: int, bptt: int
+        self,
+        cell: str,
+        inputs: int,
+        hidden: int,
+        switches: RNNSwitches,
+        max_length: int,
+        bptt: int,
+        own: str | None = None,
     ) -> None:
         super().__init__()
-        make = LSTMCell if cell == "lstm" else GRUCell
+        make = plain_cell(cell, own)
         self.cell = make(
             inputs,
             hidden,
@@ -109,6 +116,7 @@ class ParticleCore(nn.Module):
         bptt: steps between cuts of the gradient.
         keep_particles: whether the particles are returned.
         mean: whether the mean particle is; without it the particles must be, or be read out.
+        own: name of an own cell in place of ``cell``.
     """
 
     def __init__(
@@ -121,15 +129,16 @@ class ParticleCore(nn.Module):
         bptt: int,
         keep_particles: bool,
         mean: bool = True,
+        own: str | None = None,
     ) -> None:
         super().__init__()
-        make = PFLSTMCell if cell == "lstm" else PFGRUCell
+        make = particle_cell(cell, own)
         self.cell = make(inputs, hidden, num_particles=particles, **options._asdict())
         self.bptt = bptt
         self.keep_particles = keep_particles
         self.mean = mean
         # The loop over time; a fused one with the same arguments may take its place.
-        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
+        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step, trusted=True)
 
     def forward(
         self,

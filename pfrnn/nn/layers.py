@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.functional.uniforms import check_uniforms
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import (
     Sequences,
@@ -23,6 +24,7 @@ from pfrnn.nn.inputs import (
 )
 from pfrnn.nn.options import CellOptions, refuse_unsupported
 from pfrnn.nn.parameters import check_particles
+from pfrnn.nn.settings import Settled
 from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
 
 
@@ -49,10 +51,12 @@ class Filtered(NamedTuple):
     valid: Tensor | None
 
 
-class ParticleLayer(nn.Module):
+class ParticleLayer(Settled):
     """What the layers share; use :class:`PFLSTM` or :class:`PFGRU`.
 
     Layer l + 1 reads the mean particle of layer l, so that a stack stays as cheap as its parts.
+    After construction ``num_particles``, ``options``, ``batch_first`` and ``dropout`` may be set;
+    the settings that parameters follow from refuse a new value (AttributeError).
 
     Args:
         input_size: features of x.
@@ -77,6 +81,18 @@ class ParticleLayer(nn.Module):
         ConfigError: an unknown option, or an option out of range.
     """
 
+    _settled = frozenset(
+        (
+            "input_size",
+            "hidden_size",
+            "num_layers",
+            "bias",
+            "bidirectional",
+            "proj_size",
+            "fidelity",
+            *CellOptions._fields,
+        )
+    )
     cell_class: type[ParticleCell]
     # Code written for torch.nn.LSTM asks for these; no other value is taken.
     bidirectional = False
@@ -108,7 +124,6 @@ class ParticleLayer(nn.Module):
         self.bias = bias
         self.batch_first = batch_first
         self.dropout = float(dropout)
-        self.num_particles = num_particles
         self.fidelity = fidelity
         self.cells = nn.ModuleList(
             self.cell_class(
@@ -123,11 +138,41 @@ class ParticleLayer(nn.Module):
             )
             for layer in range(num_layers)
         )
+        self._built = True
+
+    @property
+    def num_particles(self) -> int:
+        """K of all cells; a call may take another number.
+
+        Raises:
+            TypeError: set to what is no whole number.
+            ConfigError: set below 1, or to another number with batch norm per particle slot.
+        """
+        return self._cell(0).num_particles
+
+    @num_particles.setter
+    def num_particles(self, count: int) -> None:
+        for layer in range(self.num_layers):  # alike, so that the first refuses or none
+            self._cell(layer).num_particles = count
 
     @property
     def options(self) -> CellOptions:
-        """The options that all cells share."""
+        """The options that all cells share.
+
+        Set as a whole, ``layer.options = layer.options._replace(alpha=0.3)``: those that only a
+        step's arithmetic reads may change, ``alpha``, ``resampling``, ``ess_threshold``,
+        ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
+
+        Raises:
+            TypeError: set to what is no CellOptions.
+            ConfigError: set to a value out of range, or another one that parameters follow from.
+        """
         return self._cell(0).options
+
+    @options.setter
+    def options(self, options: CellOptions) -> None:
+        for layer in range(self.num_layers):
+            self._cell(layer).options = options
 
     def _cell(self, layer: int) -> ParticleCell:
         cell = self.cells[layer]
@@ -186,7 +231,8 @@ class ParticleLayer(nn.Module):
 
         Raises:
             TypeError: ``hx`` is no state, or ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM.
+            ValueError: as torch.nn.LSTM; uniforms outside [0, 1) (looked at on the CPU in eager
+                mode: elsewhere a look costs too much, and they are taken as the nearest in it).
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
@@ -237,6 +283,7 @@ class ParticleLayer(nn.Module):
         check_particles(count)
         check_numbers("noise", noise, self.num_layers, "(num_layers, T, N, K, H)")
         check_numbers("uniforms", uniforms, self.num_layers, "(num_layers, T, N, K)")
+        check_uniforms(uniforms)  # all layers' before the first moves its running statistics
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)

@@ -44,6 +44,7 @@ class NetworkSpec(NamedTuple):
     map_channels: int = 0
     map_cells: tuple[tuple[int, ...], ...] = ()
     dropout: float = 0.0
+    own: str | None = None
 
 
 class NetworkOutput(NamedTuple):
@@ -86,6 +87,7 @@ class ExperimentNetwork(nn.Module):
                 spec.bptt,
                 spec.keep_particles or self.mean_of_heads,
                 mean=not self.mean_of_heads,
+                own=spec.own,
             )
         else:
             self.core = PlainCore(
@@ -95,6 +97,7 @@ class ExperimentNetwork(nn.Module):
                 spec.rnn,
                 spec.max_length,
                 spec.bptt,
+                spec.own,
             )
         widths = [spec.hidden] * spec.layers + [spec.outputs]
         self.head = nn.ModuleList(Affine(a, b) for a, b in itertools.pairwise(widths))

@@ -9,6 +9,7 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import MODES
 from pfrnn.functional.resampling import METHODS
 from pfrnn.functional.types import FilterSwitches
+from pfrnn.nn.settings import CHANGEABLE
 
 
 class CellOptions(NamedTuple):
@@ -136,6 +137,27 @@ def check(options: CellOptions) -> None:
             "reset_after leaves no reset hidden state for gru_noise='reset' to read; "
             "take gru_noise='hidden'"
         )
+
+
+def check_change(old: CellOptions, new: Any) -> None:
+    """Refuse options that a cell built with other ones can't take.
+
+    Raises:
+        TypeError: ``new`` is no CellOptions.
+        ConfigError: a value out of range, or one that the cell's parameters follow from.
+    """
+    if not isinstance(new, CellOptions):
+        raise TypeError(
+            f"options should be a CellOptions, got: {type(new).__name__}; "
+            "take options._replace(alpha=...)"
+        )
+    check(new)
+    for name, before, after in zip(CellOptions._fields, old, new, strict=True):
+        if name not in CHANGEABLE and before != after:
+            raise ConfigError(
+                f"options: {name} can't change after construction from {before!r} to {after!r}, "
+                "for parameters or buffers follow from it; build a new module"
+            )
 
 
 def refuse_unsupported(bidirectional: Any, proj_size: Any) -> None:

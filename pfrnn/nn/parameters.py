@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.linear import LEAKY_SLOPE, affine
-from pfrnn.functional.types import PFState
+from pfrnn.functional.types import FilterSwitches, PFState
 from pfrnn.functional.weights import uniform_log_weights
-from pfrnn.nn.options import CellOptions, resolve
+from pfrnn.nn.options import CellOptions, check_change, resolve
+from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 
 
@@ -34,8 +35,11 @@ def check_particles(count: Any) -> None:
         raise ConfigError(f"num_particles: expected at least 1, got {count}")
 
 
-class ParticleParameters(nn.Module):
+class ParticleParameters(Settled):
     """What PF-LSTM and PF-GRU cells own: their parameters and what is derived from them.
+
+    After construction ``num_particles`` may be set (not with batch norm per particle slot), and
+    ``options`` within :meth:`options`; the other settings refuse a new value.
 
     Args:
         input_size: features of x.
@@ -52,6 +56,9 @@ class ParticleParameters(nn.Module):
         ConfigError: an unknown option or a value out of range.
     """
 
+    _settled = frozenset(
+        ("input_size", "hidden_size", "bias_enabled", "fidelity", "switches", *CellOptions._fields)
+    )
     blocks: int
     has_cell: bool
     weight_recurrent: nn.Parameter
@@ -73,16 +80,57 @@ class ParticleParameters(nn.Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias_enabled = bias
-        self.num_particles = num_particles
+        self._num_particles = num_particles
         self.fidelity = fidelity
-        self.options = resolve(fidelity, options)
-        self.switches = self.options.switches()
+        self._options = resolve(fidelity, options)
+        self._switches = self._options.switches()
         self._factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self._add_projection()
         self._add_recurrent()
         self.weight_observation = self._new(hidden_size)
         self._add_norm()
         self.reset_parameters()
+        self._built = True
+
+    @property
+    def num_particles(self) -> int:
+        """K of a state that the cell begins; a call may take another number.
+
+        Raises:
+            TypeError: set to what is no whole number.
+            ConfigError: set below 1, or to another number with batch norm per particle slot.
+        """
+        return self._num_particles
+
+    @num_particles.setter
+    def num_particles(self, count: int) -> None:
+        self._num_particles = self._fitting(count)
+
+    @property
+    def options(self) -> CellOptions:
+        """All options of the cell.
+
+        Set as a whole, ``cell.options = cell.options._replace(alpha=0.3)``: those that only a
+        step's arithmetic reads may change, ``alpha``, ``resampling``, ``ess_threshold``,
+        ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
+
+        Raises:
+            TypeError: set to what is no CellOptions.
+            ConfigError: set to a value out of range, or another one that parameters follow from.
+        """
+        return self._options
+
+    @options.setter
+    def options(self, options: CellOptions) -> None:
+        check_change(self._options, options)
+        self._options, self._switches = options, options.switches()
+        if self.running is not None:
+            self.running.momentum = options.momentum
+
+    @property
+    def switches(self) -> FilterSwitches:
+        """The options that a step reads."""
+        return self._switches
 
     def _new(self, *shape: int) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **self._factory))
@@ -176,7 +224,10 @@ class ParticleParameters(nn.Module):
         return PFState(hidden, cell, log_weights)
 
     def _particles(self, num_particles: int | None) -> int:
-        count = self.num_particles if num_particles is None else num_particles
+        return self._fitting(self.num_particles if num_particles is None else num_particles)
+
+    def _fitting(self, count: int) -> int:
+        """Refuse a number of particles that the cell can't take."""
         check_particles(count)
         if self.options.batch_norm == "particle_slot" and count != self.num_particles:
             raise ConfigError(

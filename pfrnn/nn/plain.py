@@ -18,13 +18,16 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
+from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 
 RNNRun = Callable[..., RNNOutput]
 
 
-class PlainCell(nn.Module):
+class PlainCell(Settled):
     """What plain cells share; use :class:`LSTMCell` or :class:`GRUCell`.
+
+    Its settings can't change after construction (AttributeError).
 
     Args:
         input_size: features of x.
@@ -41,6 +44,18 @@ class PlainCell(nn.Module):
         dtype: of the parameters.
     """
 
+    _settled = frozenset(
+        (
+            "input_size",
+            "hidden_size",
+            "switches",
+            "activation",
+            "batch_norm",
+            "reset_after",
+            "momentum",
+            "norm_eps",
+        )
+    )
     step: RNNStep
     blocks: int
     has_cell: bool
@@ -76,6 +91,7 @@ class PlainCell(nn.Module):
             self.norm_gain, self.norm_shift = self._new(hidden_size), self._new(hidden_size)
             self.running = RunningStatistics(hidden_size, None, momentum, **self._factory)
         self.reset_parameters()
+        self._built = True
 
     def _new(self, *shape: int) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **self._factory))

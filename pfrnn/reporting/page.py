@@ -12,7 +12,7 @@ import jinja2
 from pfrnn.files import write_text
 from pfrnn.reporting.assets import asset
 from pfrnn.reporting.cells import Cell, Lookup
-from pfrnn.reporting.figures.style import Drawing, svg_text
+from pfrnn.reporting.figures.style import Drawing, label, svg_text
 from pfrnn.reporting.summary import banner, joined, legend, sentences, tiles
 from pfrnn.reporting.views import FigureView, Matrix, Part, Record, Tile
 from pfrnn.variants import FIDELITY, VARIANTS
@@ -54,7 +54,8 @@ def write_page(
     evidence = lookup.evidence
     results = evidence.results
     ran = set(results["variant"])
-    shown = VARIANTS | {name: model for name, model in FIDELITY.items() if name in ran}
+    others = [*FIDELITY, *sorted(ran - set(VARIANTS) - set(FIDELITY))]
+    shown = [*VARIANTS, *(name for name in others if name in ran)]
     states = (f"{name} {card['state']}" for name, card in evidence.cards.items())
     page: dict[str, Any] = {
         "tier": evidence.study.tier,
@@ -69,7 +70,7 @@ def write_page(
         "datasets": sorted(
             ({cell.number.dataset for cell in cells} | set(results["dataset"])) - {"all"}
         ),
-        "variants": [(name, model.label) for name, model in shown.items()],
+        "variants": [(name, label(name)) for name in shown],
         "matrices": matrices,
         "parts": parts,
         "records": json_text([{"title": r.title, "lines": r.lines} for r in records]),

@@ -24,7 +24,7 @@ from pfrnn.reporting.figures.scatter import scatter_plots
 from pfrnn.reporting.figures.sequences import sequence_pictures
 from pfrnn.reporting.figures.style import Drawing, close
 from pfrnn.reporting.front import write_readme_block
-from pfrnn.reporting.further import further_matrices
+from pfrnn.reporting.further import further_matrices, own_matrices
 from pfrnn.reporting.gaps import deviations_part, unknown_part
 from pfrnn.reporting.localization import localization_matrix
 from pfrnn.reporting.matrices import Records, paper_matrix
@@ -80,6 +80,7 @@ def render(evidence_folder: Path, out: Path) -> Path:
     matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
     matrices.append(localization_matrix(cells, lookup, records))
     matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
+    matrices += own_matrices(lookup, records)
     matrices += further_matrices(lookup, records)
     figures = draw(evidence, lookup)
     pictures = sequence_pictures(evidence)

@@ -19,7 +19,11 @@ class SequenceModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
     # Without type hints: MLflow would take them for the input's schema, which the signature gives.
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
-        """Return (N, T, C) in the target's unit, or (N, C) class probabilities."""
+        """Return (N, T, C) in the target's unit, or (N, C) class probabilities.
+
+        Raises:
+            ValueError: a length that isn't a whole number from 1 to T.
+        """
         return self.served.predict(model_input["x"], model_input.get("length"))
 
 

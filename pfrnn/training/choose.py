@@ -97,7 +97,7 @@ def particle_path(plain: PlainPath, device: torch.device, precision: str = "tf32
         particles=plain.spec.particles,
         units=plain.spec.hidden,
         device=device,
-        dtype=cell.weight_recurrent.dtype,
+        dtype=cell.weight_observation.dtype,
     )
     choice = dispatch.choose(problem, precision)
     log.info("%s: %s", choice.name, choice.reason)

@@ -54,16 +54,19 @@ class Served(NamedTuple):
 
         Args:
             x: (N, T, D) float inputs as prepared, or (N, T) token ids.
-            length: (N,) valid steps; all T when None.
+            length: (N,) valid steps, whole numbers from 1 to T; all T when None.
 
         Returns:
             (N, T, C) in the target's unit, or (N, C) class probabilities.
+
+        Raises:
+            ValueError: another number of lengths, or a length that isn't within 1 to T.
 
         Randomness: named by the member's seed and a sequence's place, so the same call gives the
         same numbers, and the test split in its order those of ``predictions.npz``.
         """
         count, steps = x.shape[:2]
-        lengths = np.full(count, steps) if length is None else np.asarray(length).reshape(-1)
+        lengths = np.full(count, steps) if length is None else checked_lengths(length, count, steps)
         split = Split(
             x=x.astype(np.int32 if self.card.vocabulary else np.float32),
             length=lengths.astype(np.int32),
@@ -84,6 +87,36 @@ class Served(NamedTuple):
         if self.card.task == "classification":
             return np.zeros(count, dtype=np.int64)
         return np.zeros((count, steps, len(self.card.target_mean)), dtype=np.float32)
+
+
+def checked_lengths(length: Any, count: int, steps: int) -> npt.NDArray[np.int64]:
+    """Refuse lengths that the sequences don't have; a longer one would be read as T in silence.
+
+    Args:
+        length: one whole number a sequence, of any numeric type, (N,) or (N, 1).
+        count: N.
+        steps: T.
+
+    Raises:
+        ValueError: what was expected, and the first sequence that has something else.
+    """
+    given = np.asarray(length)
+    if given.shape not in ((count,), (count, 1)):
+        raise ValueError(
+            f"length: expected one number for each of the {count} sequences of x, shape "
+            f"({count},), got shape {given.shape}"
+        )
+    given = given.reshape(-1)
+    if given.dtype.kind not in "iuf":
+        raise ValueError(f"length: expected whole numbers, got {given.dtype}")
+    good = (given >= 1) & (given <= steps) & (given == np.floor(given))
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        raise ValueError(
+            f"length: expected whole numbers of steps from 1 to the {steps} that x has, got "
+            f"{given[first]} for sequence {first}; pad x, or give the steps it holds"
+        )
+    return given.astype(np.int64)
 
 
 def export(plan: Plan, final_id: str, places: Places, folder: Path) -> dict[str, npt.NDArray[Any]]:

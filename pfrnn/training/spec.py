@@ -54,6 +54,7 @@ def network_spec(
         map_channels=net.map_channels,
         map_cells=cells,
         dropout=net.dropout,
+        own=variant.own,
     )
 
 

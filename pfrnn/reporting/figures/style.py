@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pfrnn.files import atomic_path
 from pfrnn.reporting.numbers import steady
-from pfrnn.variants import FIDELITY, VARIANTS
+from pfrnn.variants import FIDELITY, OWN, VARIANTS
 
 INK = "#1b1e22"  # text and axes; becomes the page's text colour in the page
 FAINT = "#9a9ea3"  # grid and secondary lines; becomes the page's line colour
@@ -100,7 +100,7 @@ def dashes(variant: str) -> Any:
 
 def label(variant: str) -> str:
     """Return the paper's spelling of a variant."""
-    known = VARIANTS.get(variant) or FIDELITY.get(variant)
+    known = VARIANTS.get(variant) or FIDELITY.get(variant) or OWN.get(variant)
     return variant if known is None else known.label
 
 
