@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record
+from pfrnn.evaluation.record import check_record, read_rows
 from pfrnn.files import digest_of, read_json, write_json
+from pfrnn.jobfolder import again
 from pfrnn.plan import Block, Plan, block_parameters
+from pfrnn.records import MEMBER_COLUMNS
 
 
 class Candidate(NamedTuple):
@@ -83,12 +84,17 @@ def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
     """Read the members of a finished block.
 
     Raises:
-        RecordError: the block isn't finished, or was trained with other parameters.
+        RecordError: the block isn't finished, was trained with other parameters, or its members
+            are not those that it recorded.
     """
     folder = results / block.id
-    check_record(folder, digest_of(block_parameters(plan, block)))
-    with (folder / "members.csv").open(encoding="utf-8", newline="") as source:
-        rows = list(csv.DictReader(source))
+    record = check_record(folder, digest_of(block_parameters(plan, block)))
+    rows = read_rows(folder, "members.csv", MEMBER_COLUMNS)
+    if len(rows) != record["members"]:
+        raise RecordError(
+            f"{folder / 'members.csv'}: expected {record['members']} members, got {len(rows)}; "
+            f"{again(folder)}"
+        )
     return [
         Candidate(
             block_id=block.id,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pfrnn.errors import RecordError
 from pfrnn.files import canonical_json, read_json, write_json, write_text
+from pfrnn.jobfolder import check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
@@ -23,6 +24,8 @@ from pfrnn.reporting.samples import belief_sample, series
 EPOCHS_KEPT = 32
 # The run record's entries that a reader of the report needs; versions are listed once.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
+# What is read of a final, besides its record.
+FINAL_FILES = ("members.csv", "history.csv", "test.csv", "predictions.npz", "belief.npz")
 # Belief pictures: of these variants the first that ran, once a maze.
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
 
@@ -38,6 +41,9 @@ def collect(
         study: what the tier set out to run.
         out: the report's folder.
         plan: the tier's, for the predicted seconds of its jobs; without it there are none.
+
+    Raises:
+        RecordError: a final's files have changed since it finished.
     """
     table = results / "results.csv"
     frame = read_results(table) if table.is_file() else empty_results()
@@ -45,6 +51,8 @@ def collect(
     write_text(out / "results.csv", text)
     data = out / "data"
     finals = sorted(set(frame["final_id"]))
+    for final in finals:
+        check_seal(results / final, *FINAL_FILES)
     write_json(data / "study.json", study._asdict())
     folders = _prepared(prepared, frame, study.datasets)
     cards = licensed({name: read_json(path / "card.json") for name, path in folders.items()})

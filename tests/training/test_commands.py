@@ -54,6 +54,72 @@ def test_whole_line_by_command(line, capsys):
     assert "validation score" in capsys.readouterr().out
 
 
+def change(path, column, value):
+    """Change one value of a table's first line, as a person would."""
+    with path.open(newline="") as source:
+        reader = csv.DictReader(source)
+        rows = list(reader)
+    rows[0][column] = value
+    with path.open("w", newline="") as target:
+        writer = csv.DictWriter(target, reader.fieldnames, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
+    """Each reader holds what it reads against the job's seal, and says how to go on."""
+    run, places = line
+    run("grid", "--json")
+    counts = json.loads(capsys.readouterr().out)
+    (block,), (selection,), (final,) = (
+        counts[f"{kind}_ids"] for kind in ("block", "selection", "final")
+    )
+    assert run("train", block) == 0
+    members = places.results / block / "members.csv"
+    whole = members.read_bytes()
+    members.unlink()  # the second name keeps its bytes
+    members.write_bytes(whole)
+    change(members, "val_score", "0.0")
+    capsys.readouterr()
+    assert run("select", selection) == 1
+    told = capsys.readouterr().err
+    assert "members.csv: changed since its job finished" in told
+    assert f"`pfrnn train {block}`" in told
+    assert run("train", block) == 0
+    assert "nothing is trained" in capsys.readouterr().err
+    assert members.read_bytes() == whole
+    assert run("select", selection) == 0
+    assert run("final", final) == 0
+    assert run("aggregate") == 0
+
+    report = ("--prepared", str(places.prepared), "--out", str(tmp_path / "report"))
+    table = places.results / "results.csv"
+    whole = table.read_bytes()
+    for column, value in (("value", "0.001"), ("learning_rate", "5.0")):
+        change(table, column, value)
+        capsys.readouterr()
+        assert run("report", *report) == 1
+        told = capsys.readouterr().err
+        assert f"results.csv: {column}: expected " in told
+        assert f"got {value}; those are the records of {final}" in told
+        assert "`pfrnn aggregate --tier smoke`" in told
+        assert run("aggregate") == 0
+        assert table.read_bytes() == whole
+    table.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert run("report", *report) == 1
+    assert "expected 10 rows, got 9" in capsys.readouterr().err
+    assert run("aggregate") == 0
+    for name in ("test.csv", "history.csv"):
+        path = places.results / final / name
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"\n1,", b"\n2,", 1))
+        capsys.readouterr()
+        assert run("report", *report) == 1
+        assert f"{name}: changed since its job finished" in capsys.readouterr().err
+        path.write_bytes(whole)
+    assert run("report", *report) == 0
+
+
 def test_an_absent_final_that_cells_share_is_named_once(line, tmp_path, capsys):
     run, places = line
     more = tmp_path / "more.yaml"
