@@ -56,7 +56,7 @@ ALLOWED = {
         "devices",
         "jobfolder",
     },
-    "tracking": {"plan", "training", "reporting"},
+    "tracking": {"plan", "training", "reporting", "evaluation"},
     "reporting": {"data", "maze", "evaluation", "plan", "workload", "recorded", "jobfolder"},
     "cli": None,  # the command line may call everything
 }

@@ -45,6 +45,26 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
     return record
 
 
+def read_mapping(path: Path, cure: str) -> dict[str, Any]:
+    """Read a JSON file that must be there and hold a mapping.
+
+    Args:
+        path: the file.
+        cure: what to do about a damaged one, for the end of the message.
+
+    Raises:
+        RecordError: it is empty, cut, not JSON, or holds something else.
+    """
+    try:
+        found = read_json(path)
+    except ValueError as error:
+        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
+        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
+    return found
+
+
 def read_rows(folder: Path, name: str, columns: Iterable[str]) -> list[dict[str, str]]:
     """Read a table of a finished job: the bytes that the job sealed, and whole without a seal.
 

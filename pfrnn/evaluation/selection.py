@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record, read_rows
+from pfrnn.evaluation.record import check_record, read_mapping, read_rows
 from pfrnn.files import digest_of, read_json, write_json
 from pfrnn.jobfolder import again
-from pfrnn.plan import Block, Plan, block_parameters
+from pfrnn.plan import Block, Cell, Plan, block_parameters
 from pfrnn.records import MEMBER_COLUMNS
 
 
@@ -150,4 +150,28 @@ def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
         "search_seconds": round(sum(seconds), 3),
     }
     write_json(results / selection_id, selection)
+    return selection
+
+
+def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
+    """Read a cell's selection file.
+
+    Raises:
+        RecordError: it is missing, damaged, or was made for other parameters.
+    """
+    path = results / cell.selection_id
+    if not path.is_file():
+        raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
+    cure = f"run `pfrnn select {cell.selection_id}` again, with the tier's --tier"
+    selection = read_mapping(path, cure)
+    if selection.get("digest") != cell.digest:
+        raise RecordError(
+            f"{path}: made for parameters {selection.get('digest')}, expected {cell.digest}; {cure}"
+        )
+    chosen = selection.get("chosen")
+    lacking = [name for name in Candidate._fields if name not in (chosen or {})]
+    if lacking:
+        raise RecordError(
+            f"{path}: expected the chosen member's setting, {', '.join(lacking)} missing; {cure}"
+        )
     return selection

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import read_mapping, read_rows
 from pfrnn.files import canonical_json, read_json, write_json, write_text
-from pfrnn.jobfolder import check_seal
+from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
@@ -84,13 +84,11 @@ def _run(final: Path) -> dict[str, Any]:
     path = final / "run.json"
     if not path.is_file():
         return {}
-    run = read_json(path)
-    if not isinstance(run, dict):
-        raise RecordError(f"{path}: expected a mapping, got {type(run).__name__}")
+    run = read_mapping(path, again(final))
     kept = {key: value for key, value in run.items() if key not in RUN_ENTRIES_LEFT_OUT}
     members = final / "members.csv"
     if members.is_file():
-        status = pd.read_csv(members)["status"]
+        status = _table(final, "members.csv", ("status",))["status"]
         kept["repetitions"] = len(status)
         kept["diverged"] = int((status == "diverged").sum())
     return kept
@@ -99,8 +97,10 @@ def _run(final: Path) -> dict[str, Any]:
 def _choice(results: Path, final: str) -> dict[str, Any]:
     path = results / final.replace("final/", "selection/", 1)
     path = path.with_name(path.name + ".json")
-    choice = read_json(path) if path.is_file() else {}
-    return choice if isinstance(choice, dict) else {}
+    cure = (
+        f"run `pfrnn select {path.relative_to(results).as_posix()}` again, with the tier's --tier"
+    )
+    return read_mapping(path, cure) if path.is_file() else {}
 
 
 def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
     for final in finals:
         path = results / final / "history.csv"
         if path.is_file():
-            history = pd.read_csv(path)
+            history = _table(results / final, "history.csv", ("member", "epoch"))
             history.insert(0, "final_id", final)
             kept = [name for name in HISTORY if name in history.columns]
             parts.append(
@@ -117,6 +117,12 @@ def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=list(HISTORY))
     return pd.concat(parts, ignore_index=True).map(_short)
+
+
+def _table(final: Path, name: str, columns: Iterable[str]) -> pd.DataFrame:
+    """Read a final's table after it was found to be whole."""
+    read_rows(final, name, columns)
+    return pd.read_csv(final / name)
 
 
 def _thin(history: pd.DataFrame) -> pd.DataFrame:
