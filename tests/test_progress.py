@@ -140,6 +140,14 @@ def test_a_log_from_before_what_a_final_needs_is_no_failure_of_it(tmp_path: Path
     assert state().state == "failed"
 
 
+def test_the_wrapper_shows_that_records_were_put_back(log: Path) -> None:
+    said = "echo epoch 1; echo 'put back: job: nothing is trained'"
+    done = subprocess.run(
+        ["bash", LOGGED, log, "bash", "-c", said], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "put back: job: nothing is trained\n")
+
+
 def test_last_line_of_a_progress_bar_and_of_nothing(log: Path) -> None:
     log.write_bytes(b"start\r 10%\r 20%\r")
     assert last_line(log) == "20%"

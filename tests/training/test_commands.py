@@ -88,7 +88,9 @@ def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
     assert "members.csv: changed since its job finished" in told
     assert f"`pfrnn train {block}`" in told
     assert run("train", block) == 0
-    assert "nothing is trained" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(f"put back: {block}: ")
+    assert told.endswith(f"to train it again, first remove {places.results / block}\n")
     assert members.read_bytes() == whole
     assert run("select", selection) == 0
     assert run("final", final) == 0
