@@ -290,16 +290,18 @@ def load_config(
             the wrong type.
     """
     path, *further = (Path(part) for part in str(params).split(","))
-    base = Layer(str(path), read_yaml(path))
+    base = Layer(str(path), read_yaml(path, _cure(path)))
     patches = [Layer(str(each), read_yaml(each)) for each in further]
     patches.append(Layer(overrides_name, overrides or {}))
     named = [layer for layer in (base, *patches) if "tier" in layer.values]
     name = tier or (named[-1].values["tier"] if named else None)
     if name not in TIERS:
         where = f"{named[-1].name}: " if named and tier is None else ""
-        raise ConfigError(f"{where}tier: expected one of {', '.join(TIERS)}, got {name!r}")
+        came = f"got {name!r}" if named or tier else f"{path} names none; {_on_top(path)}"
+        raise ConfigError(f"{where}tier: expected one of {', '.join(TIERS)}, {came}")
     overlay = path.parent / "workflow" / "tiers" / f"{name}.yaml"
-    own = Layer(str(overlay), read_yaml(overlay))
+    beside = f"the tiers' files lie in workflow/tiers beside the base file; {_on_top(path)}"
+    own = Layer(str(overlay), read_yaml(overlay, beside))
     if "tier" in own.values:
         raise ConfigError(f"{overlay}: tier: the file's name says it; remove the key")
     layers = [base, own, *patches]
@@ -307,6 +309,18 @@ def load_config(
     for layer in layers:
         values = merge(values, layer.values)
     return validate(Config, values | {"tier": name}, str(params), layers)
+
+
+def _cure(path: Path) -> str:
+    """What to do where the base file is missing."""
+    if path == Path("params.yaml"):
+        return "run from the repository's root, or name the root's params.yaml (--params)"
+    return "expected the base file of all parameters, the repository's params.yaml"
+
+
+def _on_top(path: Path) -> str:
+    """How a file of some parameters is named, should ``path`` be one."""
+    return f"to lay {path} over the repository's parameters, write --params params.yaml,{path}"
 
 
 def json_schema() -> dict[str, Any]:

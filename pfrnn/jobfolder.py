@@ -5,7 +5,8 @@ a job holds a kernel lock (``flock``) on its folder while it trains; the second 
 Snakemake removes a job's outputs before it starts the job, also when the job had finished and only
 Snakemake's note of it is missing. So a finished job *seals* its records: the folder ``.finished``
 keeps a second name (a hard link) of each, with digests and the identity of what was trained. A job
-that finds a whole seal of its own identity puts the files back and trains nothing.
+that finds a whole seal of its own identity puts the files back and trains nothing. Whoever reads
+records compares them with the seal's digests (:func:`check_seal`): none is changed unnoticed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pfrnn.errors import PfrnnError
+from pfrnn.errors import PfrnnError, RecordError
 from pfrnn.files import atomic_path, digest_of, read_json, sha256_file, write_json
 from pfrnn.provenance import source_digest
 
@@ -183,6 +184,56 @@ def unseal(folder: Path, identity: dict[str, Any], outputs: Iterable[str]) -> bo
         (kept / (name + KEPT)).unlink()
         _second_name(folder / name, kept / (name + KEPT))
     return True
+
+
+def break_seal(folder: Path) -> None:
+    """Remove the seal; before other records than the sealed ones get their ``run.json``."""
+    shutil.rmtree(folder / SEALED, ignore_errors=True)
+
+
+def check_seal(folder: Path, *names: str) -> None:
+    """Refuse records that are not the bytes that the job sealed.
+
+    A seal speaks for the records that were finished with the ``run.json`` it names. Beside another
+    one (DVC brings records and no seals), damaged, or absent, it says nothing, and all passes.
+
+    Args:
+        folder: a finished job's folder.
+        names: records to compare; one that isn't there or wasn't sealed is passed over.
+
+    Raises:
+        RecordError: a record has another digest than the seal's.
+    """
+    seal_file = folder / SEALED / SEAL
+    try:
+        digests = dict(read_json(seal_file)["sha256"])
+        if sha256_file(folder / RECORD) != digests[RECORD]:
+            return
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in names:
+        path = folder / name
+        if name not in digests or not path.is_file():
+            continue
+        found = sha256_file(path)
+        if found != digests[name]:
+            raise RecordError(
+                f"{path}: changed since its job finished: sha256 {found[:12]}, expected "
+                f"{str(digests[name])[:12]} by {seal_file}; {again(folder)}"
+            )
+
+
+def again(folder: Path) -> str:
+    """Say how a job's lost or changed records are had again, for the end of a message."""
+    commands = {"search": "train", "final": "final"}
+    kinds = [place for place, part in enumerate(folder.parts) if part in commands]
+    if not kinds:
+        return "run its job again"
+    command, job = commands[folder.parts[kinds[-1]]], "/".join(folder.parts[kinds[-1] :])
+    return (
+        f"run `pfrnn {command} {job}` with the tier's --tier: it puts its own file back, or trains "
+        "again where that is lost, too"
+    )
 
 
 def _second_name(path: Path, name: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +15,8 @@ from pfrnn.plan import Plan
 
 # Longest silence of a running job's log: an epoch, or the test of a large final.
 _QUIET_SECONDS = 900
+# The last line of a log whose job succeeded (workflow/scripts/logged).
+ENDED_WELL = "ended well"
 
 State = Literal["done", "running", "failed", "waiting"]
 
@@ -25,7 +27,8 @@ class JobState(NamedTuple):
     Attributes:
         id: the block's or final's id.
         state: done: its record is complete; running: a live process holds its log or its folder;
-            failed: it ended without a record (also when it was killed); waiting: it never started.
+            failed: it ended without a record (also when it was killed); waiting: it never started,
+            or not since what it needs was made, or its record was removed after a success.
         note: the last line of a running or failed job's log; of one started by hand, that it has
             none.
         seconds: wall time of a finished job, where its record says so.
@@ -42,12 +45,26 @@ class JobState(NamedTuple):
 
 def job_states(plan: Plan, results: Path) -> list[JobState]:
     """Return the state of every block and final of a plan, in the plan's order."""
-    finals = dict.fromkeys(cell.final_id for cell in plan.cells)
-    return [job_state(results, job) for job in (*(block.id for block in plan.blocks), *finals)]
+    needs = {
+        cell.final_id: (
+            results / cell.selection_id,
+            *(results / block.id / "run.json" for block in cell.blocks),
+        )
+        for cell in plan.cells
+    }
+    jobs = (*(block.id for block in plan.blocks), *needs)
+    return [job_state(results, job, needs.get(job, ())) for job in jobs]
 
 
-def job_state(results: Path, job: str) -> JobState:
-    """Return the state of one job."""
+def job_state(results: Path, job: str, needs: Sequence[Path] = ()) -> JobState:
+    """Return the state of one job.
+
+    Args:
+        results: the tier's folder.
+        job: the block's or final's id.
+        needs: files without which it can't start. Where one is missing, or newer than the job's
+            log, the log is an earlier run's and says nothing of this one.
+    """
     record = results / job / "run.json"
     if record.is_file():
         return _recorded(job, record)
@@ -60,11 +77,20 @@ def job_state(results: Path, job: str) -> JobState:
         process = lock.read_text(errors="replace").strip()
         return JobState(job, "running", f"started by hand, process {process}", device=None)
     if log.is_file():
-        return JobState(job, "failed", last_line(log), device=device_of(log))
+        last = last_line(log)
+        if last == ENDED_WELL or _earlier(log, needs):
+            return JobState(job, "waiting")
+        return JobState(job, "failed", last, device=device_of(log))
     # A whole seal without a record: it had finished, and its files will be put back.
     if lock.is_file() and not (lock.parent / SEALED / SEAL).is_file():
         return JobState(job, "failed", "started by hand, so it has no log; ended without a record")
     return JobState(job, "waiting")
+
+
+def _earlier(log: Path, needs: Iterable[Path]) -> bool:
+    """Whether a job hasn't started since the files that it needs were made, by its log's time."""
+    ended = log.stat().st_mtime_ns
+    return any(not path.is_file() or path.stat().st_mtime_ns > ended for path in needs)
 
 
 def device_of(log: Path) -> str:

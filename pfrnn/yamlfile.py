@@ -35,8 +35,12 @@ class _Loader(yaml.SafeLoader):
         return found
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, cure: str = "name one that is there") -> dict[str, Any]:
     """Read a file; an empty one is an empty mapping.
+
+    Args:
+        path: the file.
+        cure: what to do where it is missing, for the end of the message.
 
     Raises:
         ConfigError: it is missing, not YAML, not a mapping, or a key stands twice.
@@ -44,7 +48,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; run from the repository's root") from error
+        raise ConfigError(f"{path}: no such file; {cure}") from error
     except IsADirectoryError as error:
         raise ConfigError(f"{path}: a folder; expected a YAML file") from error
     except UnicodeDecodeError as error:

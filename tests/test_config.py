@@ -173,10 +173,37 @@ def test_a_file_that_is_not_a_mapping(params: Path, text: bytes, words: str) -> 
 def test_an_unknown_tier_and_a_missing_file(params: Path) -> None:
     with pytest.raises(ConfigError, match=r"tier: expected one of smoke, .*got 'huge'"):
         load_config(params, "huge")
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match=r"nothing.yaml: no such file; expected the base file"):
         load_config(params.parent / "nothing.yaml")
+    with pytest.raises(ConfigError, match=r"nothing.yaml: no such file; name one that is there"):
+        load_config(f"{params},{params.parent / 'nothing.yaml'}", "smoke")
     with pytest.raises(ConfigError, match="a folder; expected a YAML file"):
         load_config(params.parent)
+
+
+def test_a_parameter_file_that_lies_elsewhere(
+    params: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place of the command isn't at fault, and the message doesn't say so."""
+    mine = tmp_path / "elsewhere" / "mine.yaml"
+    mine.parent.mkdir()
+    mine.write_text("seed: 3\n")
+    cure = f"over the repository's parameters, write --params params.yaml,{mine}"
+    told = {
+        "smoke": "smoke.yaml: no such file; the tiers' files lie in",
+        None: "names none; to lay",
+    }
+    for tier, words in told.items():
+        with pytest.raises(ConfigError, match=words) as caught:
+            load_config(mine, tier)
+        assert str(caught.value).endswith(cure)
+        assert "run from" not in str(caught.value)
+    # As the message says.
+    assert load_config(f"{params},{mine}", "smoke").seed == 3
+    # Without any file named, it is the place.
+    monkeypatch.chdir(mine.parent)
+    with pytest.raises(ConfigError, match=r"^params.yaml: no such file; run from the repository"):
+        load_config(tier="smoke")
 
 
 def test_overrides_of_a_data_set_go_through_the_same_models(params: Path) -> None:

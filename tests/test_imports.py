@@ -35,7 +35,7 @@ ALLOWED = {
     "nn": {"functional", "kernels"},
     "data": {"maze"},
     "maze": {"data"},
-    "evaluation": {"data", "plan"},
+    "evaluation": {"data", "plan", "jobfolder"},
     "plan": {"data", "resolved"},
     "resolved": set(),
     "rates": set(),
@@ -56,8 +56,8 @@ ALLOWED = {
         "devices",
         "jobfolder",
     },
-    "tracking": {"plan", "training", "reporting"},
-    "reporting": {"data", "maze", "evaluation", "plan", "workload", "recorded"},
+    "tracking": {"plan", "training", "reporting", "evaluation"},
+    "reporting": {"data", "maze", "evaluation", "plan", "workload", "recorded", "jobfolder"},
     "cli": None,  # the command line may call everything
 }
 # A third-party package and the only layers that may import it; absent: all may.

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pfrnn import jobfolder
-from pfrnn.errors import PfrnnError
+from pfrnn.errors import PfrnnError, RecordError
 from pfrnn.files import write_json
-from pfrnn.jobfolder import alone, seal, unseal
+from pfrnn.jobfolder import alone, break_seal, check_seal, seal, unseal
 from pfrnn.records import OUTPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,3 +193,37 @@ def test_without_hard_links_the_seal_is_a_copy(finished, monkeypatch):
     (finished / "run.json").unlink()
     assert unseal(finished, IDENTITY, NAMES)
     assert (finished / "run.json").is_file()
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced"])
+def test_a_record_that_was_changed_is_refused(finished, how):
+    check_seal(finished, *NAMES, "never_written.csv")
+    members = finished / "members.csv"
+    if how == "replaced":  # the second name keeps the old bytes
+        members.unlink()
+    members.write_text("member\n1\n")
+    check_seal(finished, "run.json", "best.pt")
+    with pytest.raises(RecordError, match=r"members.csv: changed since .* expected \w{12} by"):
+        check_seal(finished, *NAMES)
+    # Put back where a good copy is left; else the job trains, and seals anew.
+    assert unseal(finished, IDENTITY, NAMES) == (how == "replaced")
+
+
+@pytest.mark.parametrize("why", ["broken", "damaged", "of another record"])
+def test_a_seal_of_other_records_says_nothing(finished, why):
+    """DVC brings the records of another commit, and no seals."""
+    if why == "broken":
+        break_seal(finished)
+    elif why == "damaged":
+        (finished / jobfolder.SEALED / jobfolder.SEAL).write_text("[]")
+    else:
+        (finished / "run.json").write_text("{}")
+    (finished / "members.csv").write_text("member\n1\n")
+    check_seal(finished, *NAMES)
+
+
+@pytest.mark.parametrize(
+    ("job", "command"), [("search/air/lstm/h1", "train"), ("final/air/lstm", "final")]
+)
+def test_the_cure_names_the_command(job, command):
+    assert f"`pfrnn {command} {job}`" in jobfolder.again(Path("results/quick") / job)

@@ -11,7 +11,15 @@ import pytest
 from pfrnn.cli import main
 from pfrnn.jobfolder import alone, seal
 from pfrnn.plan import load_plan
-from pfrnn.progress import JobState, device_of, job_state, last_line, seconds_left
+from pfrnn.progress import (
+    ENDED_WELL,
+    JobState,
+    device_of,
+    job_state,
+    job_states,
+    last_line,
+    seconds_left,
+)
 
 LOGGED = Path(__file__).parents[1] / "workflow" / "scripts" / "logged"
 JOB = "search/air/lstm/h1-k0-b1-0000000000"
@@ -92,7 +100,52 @@ def test_the_wrapper_shows_the_logs_last_line_and_passes_the_code_on(log: Path) 
 def test_the_wrapper_is_silent_about_a_success(log: Path) -> None:
     done = subprocess.run(["bash", LOGGED, log, "echo", "fine"], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert log.read_text() == "fine\n"
+    assert log.read_text() == f"fine\n{ENDED_WELL}\n"
+
+
+def test_a_record_that_was_removed_after_a_success_makes_no_failure(
+    tmp_path: Path, log: Path
+) -> None:
+    """To train a finished job again one removes its folder; its log stays."""
+    subprocess.run(["bash", LOGGED, log, "echo", "epoch 9"], check=True)
+    assert job_state(tmp_path, JOB) == JobState(JOB, "waiting")
+    # The log begins anew with the next start.
+    subprocess.run(["bash", LOGGED, log, "bash", "-c", "echo no; exit 1"], check=False)
+    assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "no")
+
+
+def test_a_log_from_before_what_a_final_needs_is_no_failure_of_it(tmp_path: Path) -> None:
+    plan = load_plan("params.yaml", "smoke")
+    cell = plan.cells[0]
+    records = [tmp_path / block.id / "run.json" for block in cell.blocks]
+    needs = [tmp_path / cell.selection_id, *records]
+    log = tmp_path / "logs" / f"{cell.final_id}.log"
+    for number, path in enumerate([*needs, log]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}" if path in needs else "out of memory\n")
+        os.utime(path, (1000.0 + number, 1000.0 + number))
+
+    def state() -> JobState:
+        return next(one for one in job_states(plan, tmp_path) if one.id == cell.final_id)
+
+    assert state() == JobState(cell.final_id, "failed", "out of memory")
+    for path in needs:
+        before = path.stat().st_mtime
+        os.utime(path, (2000.0, 2000.0))
+        assert state() == JobState(cell.final_id, "waiting")
+        path.unlink()
+        assert state() == JobState(cell.final_id, "waiting")
+        path.write_text("{}")
+        os.utime(path, (before, before))
+    assert state().state == "failed"
+
+
+def test_the_wrapper_shows_that_records_were_put_back(log: Path) -> None:
+    said = "echo epoch 1; echo 'put back: job: nothing is trained'"
+    done = subprocess.run(
+        ["bash", LOGGED, log, "bash", "-c", said], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "put back: job: nothing is trained\n")
 
 
 def test_last_line_of_a_progress_bar_and_of_nothing(log: Path) -> None:
@@ -142,7 +195,8 @@ def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
         time.sleep(0.02)
     subprocess.run(["bash", LOGGED, log, "echo", "second"], check=True)
     assert first.wait() == 0
-    assert log.read_text() == "first\nsecond\nend of first\n"
+    said = ["first", "second", ENDED_WELL, "end of first", ENDED_WELL]
+    assert log.read_text().splitlines() == said
 
 
 def test_status_counts_a_stand_in_that_ran(

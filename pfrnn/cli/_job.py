@@ -36,9 +36,11 @@ def run_job(
     folder: Path = places.results / job
     with alone(folder):
         if unseal(folder, identity, outputs_of(job)):
+            # workflow/scripts/logged shows lines that begin so, for a job that was forced.
             print(
-                f"{job}: finished before with the same parameters, data and source; "
-                "its records are put back, nothing is trained",
+                f"put back: {job}: finished before with the same parameters, data and source; "
+                "its records are put back, nothing is trained; to train it again, first remove "
+                f"{folder}",
                 file=sys.stderr,
             )
             return

@@ -28,20 +28,15 @@ def run(parsed: argparse.Namespace) -> None:
     from pfrnn.cli._job import run_job
     from pfrnn.cli._plan import planned
     from pfrnn.data.store import load_card
-    from pfrnn.errors import RecordError
-    from pfrnn.files import read_json
+    from pfrnn.evaluation.selection import read_selection
     from pfrnn.jobfolder import identity_of
     from pfrnn.plan import cell_parameters
 
     plan, places = planned(parsed, "final")
     cell = plan.cell(parsed.final)
-    selection = places.results / cell.selection_id
-    if not selection.is_file():
-        raise RecordError(f"{selection}: missing; run `pfrnn select {cell.selection_id}` first")
+    selection = read_selection(cell, places.results)
     data = load_card(places.prepared / plan.prepared_id(cell.dataset)).arrays_digest
-    identity = identity_of(
-        cell_parameters(plan, cell), data, "pfrnn.training.final", read_json(selection)
-    )
+    identity = identity_of(cell_parameters(plan, cell), data, "pfrnn.training.final", selection)
 
     def train() -> None:
         from pfrnn.training.final import run_final

@@ -19,7 +19,7 @@ from pfrnn.data.base import (
 )
 from pfrnn.data.controls import control_scores
 from pfrnn.data.digests import arrays_digest
-from pfrnn.data.rawstate import RawState, inspect_raw
+from pfrnn.data.rawstate import RawState, check_recorded, inspect_raw
 from pfrnn.data.registry import dataset as registered
 from pfrnn.data.splits import cap_index, take
 from pfrnn.data.store import load_card, load_prepared, named_arrays, save_prepared
@@ -42,7 +42,8 @@ def prepare(
 
     Raises:
         MissingDataError: a raw file is not there.
-        DataError: a raw file is damaged or unknown, or the arrays break their contract or leak.
+        DataError: a raw file is damaged, unknown or not the one that was fetched, or the arrays
+            break their contract or leak.
     """
     prepared = make_prepared(registered(name), protocol, seed, Path(raw_dir))
     save_prepared(prepared, Path(out_dir))
@@ -53,6 +54,7 @@ def make_prepared(dataset: Dataset, protocol: Protocol, seed: int, raw_dir: Path
     """Do the work of ``prepare`` in memory."""
     folder = raw_dir / dataset.card.name
     state = inspect_raw(dataset, folder)
+    check_recorded(dataset.card, folder, state.sha256)
     # BLAS adds in an order that depends on its threads; a control's last test item hung on that.
     with threadpool_limits(limits=1):
         arrays = dataset.prepare(folder, protocol, seed)

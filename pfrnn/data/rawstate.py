@@ -119,6 +119,56 @@ def read_record(folder: Path) -> dict[str, dict[str, str]]:
     return {}
 
 
+def check_recorded(card: Card, folder: Path, sha256: Mapping[str, str]) -> None:
+    """Refuse raw files that are not those that ``pfrnn fetch`` recorded, good as they may be.
+
+    Jobs depend on the record; arrays of other files than it names would pass for its.
+
+    Args:
+        card: the data set's.
+        folder: ``data/raw/<set>``; without a record everything passes.
+        sha256: digest of each file to compare.
+
+    Raises:
+        DataError: a file has another digest, or none is recorded for it.
+    """
+    recorded = read_record(folder).get("sha256", {})
+    if not recorded:
+        return
+    for name, found in sha256.items():
+        if recorded.get(name) != found:
+            expected = f"sha256 {recorded[name]}" if name in recorded else "no such file"
+            raise DataError(
+                f"{folder / name}: changed since it was fetched: sha256 {found}, expected "
+                f"{expected} by {folder / RECORD}; to use it as it is, run `pfrnn fetch "
+                f"{card.name}`, which judges and records it; else delete it first, and it is "
+                "fetched again"
+            )
+
+
+def check_untouched(card: Card, folder: Path) -> None:
+    """Refuse raw files that were changed after they were fetched; quick, for each start of a run.
+
+    Only a file that is newer than the record is read: a change makes it so, and ``pfrnn prepare``
+    compares them all. Without a record nothing is fetched yet, and everything passes.
+
+    Raises:
+        DataError: as :func:`check_recorded`.
+    """
+    record = folder / RECORD
+    if not record.is_file():
+        return
+    fetched = record.stat().st_mtime_ns
+    paths = {file.name: folder / file.name for file in card.files}
+    newer = {
+        name: path
+        for name, path in paths.items()
+        if path.is_file() and path.stat().st_mtime_ns > fetched
+    }
+    digests = {name: file_digests(path)["sha256"] for name, path in newer.items()}
+    check_recorded(card, folder, digests)
+
+
 def cures(card: Card, folder: Path) -> str:
     """Say the two ways to add a data set's files."""
     names = [file.name for file in card.files if not file.optional]

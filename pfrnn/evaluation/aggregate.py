@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record
+from pfrnn.evaluation.record import check_record, read_rows
 from pfrnn.files import digest_of, write_text
 from pfrnn.plan import Cell, Plan, cell_parameters
-from pfrnn.records import RESULT_COLUMNS
+from pfrnn.records import RESULT_COLUMNS, TEST_COLUMNS
 from pfrnn.variants import variant
 
 
@@ -56,12 +56,67 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
     _check_data(rows, results)
     if not rows and not missing:
         raise RecordError(f"{results}: no finished final; run `pfrnn final` first")
+    write_text(results / "results.csv", _text(rows))
+    return Aggregated(len(rows), len(finals), tuple(absent))
+
+
+def check_table(plan: Plan, results: Path) -> None:
+    """Refuse a ``results.csv`` that says other than the finals' own records, which have seals.
+
+    Rows of finals that the plan hasn't, or whose records aren't here, are passed over.
+
+    Args:
+        plan: the tier's plan.
+        results: the tier's folder.
+
+    Raises:
+        RecordError: a cell's rows are not those of its final; a final's records are damaged.
+    """
+    path = results / "results.csv"
+    listed = _by_cell(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for cell in plan.cells:
+        found = listed.get((cell.final_id, cell.variant, cell.size_rule))
+        if found is None or not (results / cell.final_id / "test.csv").is_file():
+            continue
+        (expected,) = _by_cell(_text(_rows(plan, cell, results))).values()
+        if found != expected:
+            raise RecordError(
+                f"{path}: {_difference(expected, found)}; those are the records of "
+                f"{cell.final_id}; `pfrnn aggregate --tier {plan.config.tier}` writes it anew"
+            )
+
+
+def _by_cell(text: str) -> dict[tuple[str, str, str], list[tuple[str, ...]]]:
+    """Rows of a results file by final, variant and size rule, in the order of what was scored."""
+    scored = [RESULT_COLUMNS.index(name) for name in ("metric", "repetition")]
+    found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        key = (row.get("final_id") or "", row.get("variant") or "", row.get("size_rule") or "")
+        found.setdefault(key, []).append(tuple(row.get(name) or "" for name in RESULT_COLUMNS))
+    return {
+        key: sorted(rows, key=lambda row: [row[place] for place in scored])
+        for key, rows in found.items()
+    }
+
+
+def _difference(expected: list[tuple[str, ...]], found: list[tuple[str, ...]]) -> str:
+    """Say the first value that differs."""
+    if len(expected) != len(found):
+        return f"expected {len(expected)} rows, got {len(found)}"
+    one, other = next(pair for pair in zip(expected, found, strict=True) if pair[0] != pair[1])
+    return ", ".join(
+        f"{name}: expected {right}, got {wrong}"
+        for name, right, wrong in zip(RESULT_COLUMNS, one, other, strict=True)
+        if right != wrong
+    )
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, RESULT_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(results / "results.csv", buffer.getvalue())
-    return Aggregated(len(rows), len(finals), tuple(absent))
+    return buffer.getvalue()
 
 
 def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
@@ -92,8 +147,7 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "commit": record["commit"],
         "final_id": cell.final_id,
     }
-    with (folder / "test.csv").open(encoding="utf-8", newline="") as source:
-        rows: list[dict[str, Any]] = list(csv.DictReader(source))
+    rows = read_rows(folder, "test.csv", TEST_COLUMNS)
     evaluation = plan.config.for_dataset(cell.dataset).evaluation
     ensemble = variant(cell.trained).kind == "ensemble"
     check_scores(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pfrnn.evaluation.record import read_rows
 from pfrnn.files import read_json, write_json, write_text
 from pfrnn.plan import Cell, Plan
 
@@ -46,7 +47,7 @@ def cell_metrics(final: Path) -> dict[str, float]:
         a single repetition, a value that isn't finite counts for nothing.
     """
     metric = str(read_json(final / "run.json")["metric"])
-    rows = _rows(final / "test.csv")
+    rows = read_rows(final, "test.csv", ("metric", "value"))
     # A localisation's tables show the last step's error under the card's short name.
     names = dict.fromkeys(row["metric"] for row in rows)
     chosen = metric if metric in names else next(iter(names))
@@ -64,7 +65,7 @@ def cell_metrics(final: Path) -> dict[str, float]:
 def _curve(model: str, final: Path) -> Iterable[tuple[str, int, float]]:
     """Mean validation score by epoch over the repetitions that were still training."""
     epochs: dict[int, list[float]] = {}
-    for row in _rows(final / "history.csv"):
+    for row in read_rows(final, "history.csv", ("epoch", "val_score")):
         if row["val_score"]:
             epochs.setdefault(int(row["epoch"]), []).append(float(row["val_score"]))
     for epoch, values in sorted(epochs.items()):
@@ -73,8 +74,3 @@ def _curve(model: str, final: Path) -> Iterable[tuple[str, int, float]]:
 
 def _name(cell: Cell) -> str:
     return f"{cell.variant}-{cell.size_rule}"
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as source:
-        return list(csv.DictReader(source))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.halving import Replay, replay
-from pfrnn.evaluation.record import check_record
+from pfrnn.evaluation.record import check_record, read_rows
 from pfrnn.files import digest_of
 from pfrnn.plan import Plan, block_parameters
 
@@ -45,8 +44,11 @@ def replay_tier(plan: Plan, results: Path) -> list[Replayed]:
         if len(block.settings) < 2 or not (folder / "run.json").is_file():
             continue
         check_record(folder, digest_of(block_parameters(plan, block)))
-        with (folder / "history.csv").open(encoding="utf-8", newline="") as source:
-            history = [{key: float(row[key]) for key in _READ} for row in csv.DictReader(source)]
+        # A score that isn't finite is written as an empty field.
+        history = [
+            {key: float(row[key] or "inf") for key in _READ}
+            for row in read_rows(folder, "history.csv", _READ)
+        ]
         found = replay(history, config.training.max_epochs)
         if math.isfinite(found.score):  # else all members diverged: there is no winner to find
             rows.append(Replayed(block.dataset, block.id, len(block.settings), found))

@@ -1,12 +1,16 @@
-"""Reading a finished job's run.json, and refusing one that belongs to other parameters."""
+"""Reading a finished job's records: refused when of other parameters, changed, or damaged."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
 from pfrnn.files import digest_of, read_json
+from pfrnn.jobfolder import again, check_seal
 
 
 def check_record(folder: Path, expected: str) -> dict[str, Any]:
@@ -39,3 +43,64 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
             f"{expected}; run the job again"
         )
     return record
+
+
+def read_mapping(path: Path, cure: str) -> dict[str, Any]:
+    """Read a JSON file that must be there and hold a mapping.
+
+    Args:
+        path: the file.
+        cure: what to do about a damaged one, for the end of the message.
+
+    Raises:
+        RecordError: it is empty, cut, not JSON, or holds something else.
+    """
+    try:
+        found = read_json(path)
+    except ValueError as error:
+        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
+        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
+    return found
+
+
+def read_rows(folder: Path, name: str, columns: Iterable[str]) -> list[dict[str, str]]:
+    """Read a table of a finished job: the bytes that the job sealed, and whole without a seal.
+
+    Args:
+        folder: the job's folder.
+        name: the table, as ``members.csv``.
+        columns: that it must have.
+
+    Returns:
+        One mapping a line.
+
+    Raises:
+        RecordError: the table is missing, changed since the job finished, or cut.
+    """
+    path = folder / name
+    check_seal(folder, name)
+    try:
+        with path.open(encoding="utf-8", newline="") as source:
+            text = source.read()
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: missing; {again(folder)}") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 text ({error}); {again(folder)}") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    lacking = [column for column in columns if column not in (reader.fieldnames or ())]
+    if lacking:
+        came = f"{', '.join(lacking)} missing" if text.strip() else "an empty file"
+        raise RecordError(f"{path}: expected the columns of {name}, got {came}; {again(folder)}")
+    rows = list(reader)
+    for row in rows:
+        # A short line leaves None in its columns, a long one has None for a key.
+        if None in row or None in row.values():
+            raise RecordError(
+                f"{path}, line {rows.index(row) + 2}: expected {len(reader.fieldnames or ())} "
+                f"fields, got others; the file is damaged; {again(folder)}"
+            )
+    if not text.endswith("\n"):
+        raise RecordError(f"{path}: ends in the middle of a line; it was cut; {again(folder)}")
+    return rows

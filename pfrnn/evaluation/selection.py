@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record
+from pfrnn.evaluation.record import check_record, read_mapping, read_rows
 from pfrnn.files import digest_of, read_json, write_json
-from pfrnn.plan import Block, Plan, block_parameters
+from pfrnn.jobfolder import again
+from pfrnn.plan import Block, Cell, Plan, block_parameters
+from pfrnn.records import MEMBER_COLUMNS
 
 
 class Candidate(NamedTuple):
@@ -83,12 +84,17 @@ def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
     """Read the members of a finished block.
 
     Raises:
-        RecordError: the block isn't finished, or was trained with other parameters.
+        RecordError: the block isn't finished, was trained with other parameters, or its members
+            are not those that it recorded.
     """
     folder = results / block.id
-    check_record(folder, digest_of(block_parameters(plan, block)))
-    with (folder / "members.csv").open(encoding="utf-8", newline="") as source:
-        rows = list(csv.DictReader(source))
+    record = check_record(folder, digest_of(block_parameters(plan, block)))
+    rows = read_rows(folder, "members.csv", MEMBER_COLUMNS)
+    if len(rows) != record["members"]:
+        raise RecordError(
+            f"{folder / 'members.csv'}: expected {record['members']} members, got {len(rows)}; "
+            f"{again(folder)}"
+        )
     return [
         Candidate(
             block_id=block.id,
@@ -144,4 +150,28 @@ def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
         "search_seconds": round(sum(seconds), 3),
     }
     write_json(results / selection_id, selection)
+    return selection
+
+
+def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
+    """Read a cell's selection file.
+
+    Raises:
+        RecordError: it is missing, damaged, or was made for other parameters.
+    """
+    path = results / cell.selection_id
+    if not path.is_file():
+        raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
+    cure = f"run `pfrnn select {cell.selection_id}` again, with the tier's --tier"
+    selection = read_mapping(path, cure)
+    if selection.get("digest") != cell.digest:
+        raise RecordError(
+            f"{path}: made for parameters {selection.get('digest')}, expected {cell.digest}; {cure}"
+        )
+    chosen = selection.get("chosen")
+    lacking = [name for name in Candidate._fields if name not in (chosen or {})]
+    if lacking:
+        raise RecordError(
+            f"{path}: expected the chosen member's setting, {', '.join(lacking)} missing; {cure}"
+        )
     return selection

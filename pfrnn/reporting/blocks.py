@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json
+from pfrnn.evaluation.record import read_mapping
+from pfrnn.jobfolder import again
 from pfrnn.plan import Plan
 from pfrnn.recorded import sizes_of
 from pfrnn.workload import seconds, tasks
@@ -25,7 +26,7 @@ def finished_blocks(results: Path) -> Jobs:
     """Return the finished search blocks below ``results/<tier>``."""
     found = {}
     for path in sorted(results.glob("search/*/*/*/run.json")):
-        run = read_json(path)
+        run = read_mapping(path, again(path.parent))
         try:
             job = {
                 "data_digest": str(run["data_digest"]),

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import read_mapping, read_rows
 from pfrnn.files import canonical_json, read_json, write_json, write_text
+from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
@@ -23,6 +24,8 @@ from pfrnn.reporting.samples import belief_sample, series
 EPOCHS_KEPT = 32
 # The run record's entries that a reader of the report needs; versions are listed once.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
+# What is read of a final, besides its record.
+FINAL_FILES = ("members.csv", "history.csv", "test.csv", "predictions.npz", "belief.npz")
 # Belief pictures: of these variants the first that ran, once a maze.
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
 
@@ -38,6 +41,9 @@ def collect(
         study: what the tier set out to run.
         out: the report's folder.
         plan: the tier's, for the predicted seconds of its jobs; without it there are none.
+
+    Raises:
+        RecordError: a final's files have changed since it finished.
     """
     table = results / "results.csv"
     frame = read_results(table) if table.is_file() else empty_results()
@@ -45,6 +51,8 @@ def collect(
     write_text(out / "results.csv", text)
     data = out / "data"
     finals = sorted(set(frame["final_id"]))
+    for final in finals:
+        check_seal(results / final, *FINAL_FILES)
     write_json(data / "study.json", study._asdict())
     folders = _prepared(prepared, frame, study.datasets)
     cards = licensed({name: read_json(path / "card.json") for name, path in folders.items()})
@@ -76,13 +84,11 @@ def _run(final: Path) -> dict[str, Any]:
     path = final / "run.json"
     if not path.is_file():
         return {}
-    run = read_json(path)
-    if not isinstance(run, dict):
-        raise RecordError(f"{path}: expected a mapping, got {type(run).__name__}")
+    run = read_mapping(path, again(final))
     kept = {key: value for key, value in run.items() if key not in RUN_ENTRIES_LEFT_OUT}
     members = final / "members.csv"
     if members.is_file():
-        status = pd.read_csv(members)["status"]
+        status = _table(final, "members.csv", ("status",))["status"]
         kept["repetitions"] = len(status)
         kept["diverged"] = int((status == "diverged").sum())
     return kept
@@ -91,8 +97,10 @@ def _run(final: Path) -> dict[str, Any]:
 def _choice(results: Path, final: str) -> dict[str, Any]:
     path = results / final.replace("final/", "selection/", 1)
     path = path.with_name(path.name + ".json")
-    choice = read_json(path) if path.is_file() else {}
-    return choice if isinstance(choice, dict) else {}
+    cure = (
+        f"run `pfrnn select {path.relative_to(results).as_posix()}` again, with the tier's --tier"
+    )
+    return read_mapping(path, cure) if path.is_file() else {}
 
 
 def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
@@ -100,7 +108,7 @@ def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
     for final in finals:
         path = results / final / "history.csv"
         if path.is_file():
-            history = pd.read_csv(path)
+            history = _table(results / final, "history.csv", ("member", "epoch"))
             history.insert(0, "final_id", final)
             kept = [name for name in HISTORY if name in history.columns]
             parts.append(
@@ -109,6 +117,12 @@ def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=list(HISTORY))
     return pd.concat(parts, ignore_index=True).map(_short)
+
+
+def _table(final: Path, name: str, columns: Iterable[str]) -> pd.DataFrame:
+    """Read a final's table after it was found to be whole."""
+    read_rows(final, name, columns)
+    return pd.read_csv(final / name)
 
 
 def _thin(history: pd.DataFrame) -> pd.DataFrame:

@@ -108,11 +108,14 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
 
 
 def rebuild_command(tier: str, final_id: str) -> str:
-    """Return the command that trains and tests one final again."""
-    target = f"results/{tier}/{final_id}/test.csv"
-    options = f"--cores 2 --resources gpu=1 --config tier={tier} --forcerun finalise"
-    # Without the dashes Snakemake takes the target as one more rule to force.
-    return f"snakemake {options} -- {target}"
+    """Return the command that trains and tests one final again, also where it is finished."""
+    folder = f"results/{tier}/{final_id}"
+    # A forced job of a finished final would have its records put back (pfrnn/jobfolder.py): only
+    # without its folder is it trained, and then nothing needs to be forced.
+    return (
+        f"rm -rf {folder} && snakemake --cores 2 --resources gpu=1 --config tier={tier} "
+        f"-- {folder}/test.csv"
+    )
 
 
 def significant_count(value: Any) -> str:

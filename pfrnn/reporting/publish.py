@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pfrnn.errors import ConfigError, RecordError
+from pfrnn.evaluation.aggregate import check_table
 from pfrnn.plan import Plan
 from pfrnn.recorded import tier_recorded
 from pfrnn.reporting.collect import collect
@@ -39,9 +40,10 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
 
     Raises:
         RecordError: there is nothing to replace another tier's evidence with; finished finals are
-            not in ``results.csv``; two versions of a data set.
+            not in ``results.csv``, or other rows than theirs; two versions of a data set.
     """
     recorded, said = slices.recorded, []
+    check_table(slices.plan, results)
     tier = tier_recorded(recorded) if recorded else None
     if recorded:
         _check_aggregated(results, slices.plan)

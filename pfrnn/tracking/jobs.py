@@ -5,7 +5,6 @@ Curves are thinned; the full ones stay in ``history.csv``.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
+from pfrnn.evaluation.record import read_rows
 from pfrnn.files import read_json, sha256_file
 
 CURVE_POINTS = 30
@@ -103,7 +103,7 @@ def read_job(folder: Path, results: Path, more: Mapping[str, str] | None = None)
     tests = _tests(folder)
     members = tuple(
         _member(row, kind, tags, setting, histories.get(row["member"], []), tests)
-        for row in _rows(folder / "members.csv")
+        for row in read_rows(folder, "members.csv", ("member",))
     )
     scores = [score for member in members if (score := member.metrics.get("val_score")) is not None]
     return Job(
@@ -200,7 +200,7 @@ def thin(
 def read_histories(folder: Path) -> dict[str, list[dict[str, str]]]:
     """Rows of history.csv by member."""
     histories: dict[str, list[dict[str, str]]] = {}
-    for row in _rows(folder / "history.csv"):
+    for row in read_rows(folder, "history.csv", ("member", "epoch")):
         histories.setdefault(row["member"], []).append(row)
     return histories
 
@@ -209,20 +209,10 @@ def _tests(folder: Path) -> dict[str, dict[str, float]]:
     """Test values of a final: {repetition: {"test/<metric>": value}}."""
     tests: dict[str, dict[str, float]] = {}
     if (folder / "test.csv").exists():
-        for row in _rows(folder / "test.csv"):
+        for row in read_rows(folder, "test.csv", ("repetition", "metric", "value")):
             values = _numbers({f"test/{row['metric']}": row["value"]})
             tests.setdefault(row["repetition"], {}).update(values)
     return tests
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as source:
-            return list(csv.DictReader(source))
-    except FileNotFoundError as error:
-        raise RecordError(
-            f"{path}: missing beside run.json; delete the folder and run again"
-        ) from error
 
 
 def _numbers(values: Mapping[str, str | None]) -> dict[str, float]:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pfrnn.data.registry import dataset
-from pfrnn.errors import RecordError
 from pfrnn.evaluation.ensemble import combine
 from pfrnn.evaluation.metrics import Contributions, average, contributions, metrics
 from pfrnn.evaluation.sampling import overlapping_sequences, sampling_errors
-from pfrnn.files import read_json
+from pfrnn.evaluation.selection import read_selection
 from pfrnn.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.records import TEST_COLUMNS
 from pfrnn.seeding import derive_seed
@@ -34,12 +33,12 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
 
     Raises:
         KeyError: the plan has no such final.
-        RecordError: the selection is missing or was made for other parameters, or the states of
-            the search that it chose from are missing.
+        RecordError: the selection is missing, damaged or was made for other parameters, or the
+            states of the search that it chose from are missing or damaged.
         StoppedError: a signal asked to stop; the state is saved and the next call goes on.
     """
     cell = plan.cell(final_id)
-    selection = read_selection(cell, places)
+    selection = read_selection(cell, places.results)
     chosen = selection["chosen"]
     setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
     model = variant(cell.trained)
@@ -69,24 +68,6 @@ def _members(plan: Plan, cell: Cell, setting: Setting) -> list[Member]:
     size = members_of_ensemble(config, dataset(cell.dataset).card)
     repetitions = config.evaluation.ensemble_repetitions
     return ensemble_members(setting, repetitions, size, config.seed, cell.dataset)
-
-
-def read_selection(cell: Cell, places: Places) -> dict[str, Any]:
-    """Read the cell's selection file.
-
-    Raises:
-        RecordError: it is missing, or it was made for other parameters.
-    """
-    path = places.results / cell.selection_id
-    if not path.exists():
-        raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
-    selection: dict[str, Any] = read_json(path)
-    if selection["digest"] != cell.digest:
-        raise RecordError(
-            f"{path}: made for parameters {selection['digest']}, expected {cell.digest}; "
-            "select again"
-        )
-    return selection
 
 
 def test_members(

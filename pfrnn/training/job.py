@@ -15,7 +15,7 @@ from pfrnn.data.base import Prepared
 from pfrnn.data.store import check_planned, load_prepared
 from pfrnn.evaluation.selection import better
 from pfrnn.files import atomic_path, digest_of, write_json
-from pfrnn.jobfolder import identity_of, seal
+from pfrnn.jobfolder import break_seal, identity_of, seal
 from pfrnn.plan import Plan
 from pfrnn.provenance import commit, lock_digest, source_digest, versions
 from pfrnn.records import outputs_of
@@ -202,6 +202,8 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained, **more:
         "notes": trained.state.notes,
         **more,
     }
+    # Of what stood here before; readers would hold the new records against it.
+    break_seal(folder)
     write_json(folder / "run.json", record)
     # In this order: a kill between any two lines costs no training. Nor does an output that is lost
     # before it is sealed: the checkpoint stays, and the next job goes on from its end.

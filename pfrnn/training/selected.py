@@ -6,16 +6,15 @@ one draw from a selected run. It is read once, in the final stage, when nothing 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from pfrnn.errors import RecordError
 from pfrnn.evaluation.metrics import contributions, metrics
 from pfrnn.plan import Plan
 from pfrnn.training.batches import DeviceSplit
+from pfrnn.training.bestfile import read_best
 from pfrnn.training.evaluate import evaluate
 from pfrnn.training.job import Trained
 from pfrnn.training.members import Member, search_members
@@ -24,16 +23,13 @@ from pfrnn.training.population import Population
 from pfrnn.training.streaming import StreamedSplit
 
 
-def selected_states(chosen: dict[str, Any], places: Places) -> Path:
-    """Return the file of the chosen member's block that holds its best state.
+def selected_states(chosen: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Return the states that the chosen member's block kept (:func:`bestfile.read_best`).
 
     Raises:
-        RecordError: it is missing.
+        RecordError: they are missing, changed or damaged.
     """
-    path = places.results / chosen["block_id"] / "best.pt"
-    if not path.is_file():
-        raise RecordError(f"{path}: missing; run `pfrnn train {chosen['block_id']}` again")
-    return path
+    return read_best(places.results / chosen["block_id"])
 
 
 def selected_member_metrics(
@@ -55,7 +51,7 @@ def selected_member_metrics(
         passes: as for the final's own repetitions, with the same names of the noise.
 
     Raises:
-        RecordError: the block's states are missing.
+        RecordError: the block's states are missing or damaged.
     """
     population, member = _member(plan, chosen, places, split.device)
     card, test = trained.prepared.card, trained.prepared.splits["test"]
@@ -69,7 +65,7 @@ def selected_member_metrics(
 def _member(
     plan: Plan, chosen: dict[str, Any], places: Places, device: torch.device
 ) -> tuple[Population, Member]:
-    saved = torch.load(selected_states(chosen, places), map_location="cpu", weights_only=True)
+    saved = selected_states(chosen, places)
     block, number = plan.block(chosen["block_id"]), int(chosen["member"])
     member = search_members(block.settings, plan.config.seed, block.dataset)[number]
     # A block keeps its best member, which is the chosen one if the block won.

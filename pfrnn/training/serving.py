@@ -6,7 +6,6 @@ and ``states/<i>.pt``, one plain ``state_dict`` a member: one file, or those of 
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +19,13 @@ from pfrnn.data.base import PreparedCard, Split
 from pfrnn.data.prepare import load_prepared
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.ensemble import combine, probabilities
+from pfrnn.evaluation.record import read_rows
 from pfrnn.files import atomic_path, read_json, write_json
 from pfrnn.plan import Plan, Setting
+from pfrnn.records import MEMBER_COLUMNS
 from pfrnn.training.batches import to_device
 from pfrnn.training.bayesian import BayesianPath
+from pfrnn.training.bestfile import read_best
 from pfrnn.training.evaluate import evaluate
 from pfrnn.training.loss import loss_weights
 from pfrnn.training.members import Member
@@ -137,7 +139,7 @@ def export(plan: Plan, final_id: str, places: Places, folder: Path) -> dict[str,
             raise RecordError(f"{needed}: missing; without it there is no model to log")
     prepared = load_prepared(prepared_folder)
     run, chosen = read_json(final / "run.json"), chosen_rows(final)
-    saved = torch.load(final / "best.pt", map_location="cpu", weights_only=True)
+    saved = read_best(final)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "states").mkdir(exist_ok=True)
     for number, row in enumerate(chosen):
@@ -163,8 +165,7 @@ def export(plan: Plan, final_id: str, places: Places, folder: Path) -> dict[str,
 
 def chosen_rows(final: Path) -> list[dict[str, str]]:
     """Rows of members.csv of the repetition with the best validation score (their mean)."""
-    with (final / "members.csv").open(encoding="utf-8", newline="") as source:
-        rows = list(csv.DictReader(source))
+    rows = read_rows(final, "members.csv", MEMBER_COLUMNS)
     groups: dict[int, list[dict[str, str]]] = {}
     for row in rows:
         groups.setdefault(int(row["repetition"]), []).append(row)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pfrnn.data.base import Address, RawFile
+from pfrnn.data import rawstate
+from pfrnn.data.base import Address, Protocol, RawFile
 from pfrnn.data.digests import arrays_digest, is_accepted
-from pfrnn.data.rawstate import inspect_raw
+from pfrnn.data.prepare import make_prepared
+from pfrnn.data.rawstate import check_untouched, inspect_raw
 from pfrnn.data.remote import fetch
 from pfrnn.errors import DataError, MissingDataError
 from pfrnn.files import read_json
@@ -180,6 +183,49 @@ def test_known_excerpts_exclude_others(tmp_path: Path) -> None:
     (folder / "toy.csv").write_bytes(OTHER.replace(b"3,9", b"9,3"))
     with pytest.raises(DataError, match="not the publisher's file"):
         inspect_raw(dataset, folder)
+
+
+def test_what_was_changed_after_it_was_fetched_is_not_prepared(
+    mirror: Path, tmp_path: Path
+) -> None:
+    """An excerpt passes for one whatever is in it; the record says which it was."""
+    (mirror / "PARTIAL.md").write_text("Excerpt.\n")
+    (mirror / "toy.csv").write_bytes(OTHER)
+    fetch(toy(), tmp_path, policy=FAST)
+    path = tmp_path / "toy/toy.csv"
+    path.write_bytes(BODY)
+    words = (
+        rf"toy\.csv: changed since it was fetched: sha256 {sha(BODY)}, expected sha256 "
+        rf"{sha(OTHER)} by .*fetch\.json; .*`pfrnn fetch toy`"
+    )
+    with pytest.raises(DataError, match=words):
+        make_prepared(toy(), Protocol(), 0, tmp_path)
+    # As it says: judged and recorded anew, it goes on to the set's own code.
+    assert fetch(toy(), tmp_path, policy=FAST).state == "whole"
+    with pytest.raises(NotImplementedError):
+        make_prepared(toy(), Protocol(), 0, tmp_path)
+
+
+def test_a_quick_check_reads_what_is_newer_than_the_record(
+    mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mirror / "toy.csv").write_bytes(BODY)
+    card, folder = toy().card, tmp_path / "toy"
+    check_untouched(card, folder)  # nothing is there yet
+    fetch(toy(), tmp_path, policy=FAST)
+    read: list[Path] = []
+    whole = rawstate.file_digests
+    monkeypatch.setattr(rawstate, "file_digests", lambda path: read.append(path) or whole(path))
+    check_untouched(card, folder)
+    assert read == []
+    later = (folder / "fetch.json").stat().st_mtime_ns + 10**9
+    os.utime(folder / "toy.csv", ns=(later, later))
+    check_untouched(card, folder)
+    assert read == [folder / "toy.csv"]
+    (folder / "toy.csv").write_bytes(OTHER)
+    os.utime(folder / "toy.csv", ns=(later, later))
+    with pytest.raises(DataError, match="changed since it was fetched"):
+        check_untouched(card, folder)
 
 
 def test_users_own_file_is_not_overwritten(mirror: Path, tmp_path: Path) -> None:

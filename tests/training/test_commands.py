@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import pytest
 import yaml
 
 from pfrnn.cli import build_parser, main
+from pfrnn.jobfolder import SEALED
 from pfrnn.plan import load_plan
 
 from . import toys
@@ -52,6 +54,138 @@ def test_whole_line_by_command(line, capsys):
     with (places.results / "results.csv").open(newline="") as source:
         assert len(list(csv.DictReader(source))) == 2 * 5
     assert "validation score" in capsys.readouterr().out
+
+
+def change(path, column, value):
+    """Change one value of a table's first line, as a person would."""
+    with path.open(newline="") as source:
+        reader = csv.DictReader(source)
+        rows = list(reader)
+    rows[0][column] = value
+    with path.open("w", newline="") as target:
+        writer = csv.DictWriter(target, reader.fieldnames, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
+    """Each reader holds what it reads against the job's seal, and says how to go on."""
+    run, places = line
+    run("grid", "--json")
+    counts = json.loads(capsys.readouterr().out)
+    (block,), (selection,), (final,) = (
+        counts[f"{kind}_ids"] for kind in ("block", "selection", "final")
+    )
+    assert run("train", block) == 0
+    members = places.results / block / "members.csv"
+    whole = members.read_bytes()
+    members.unlink()  # the second name keeps its bytes
+    members.write_bytes(whole)
+    change(members, "val_score", "0.0")
+    capsys.readouterr()
+    assert run("select", selection) == 1
+    told = capsys.readouterr().err
+    assert "members.csv: changed since its job finished" in told
+    assert f"`pfrnn train {block}`" in told
+    assert run("train", block) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(f"put back: {block}: ")
+    assert told.endswith(f"to train it again, first remove {places.results / block}\n")
+    assert members.read_bytes() == whole
+    assert run("select", selection) == 0
+    assert run("final", final) == 0
+    assert run("aggregate") == 0
+
+    report = ("--prepared", str(places.prepared), "--out", str(tmp_path / "report"))
+    table = places.results / "results.csv"
+    whole = table.read_bytes()
+    for column, value in (("value", "0.001"), ("learning_rate", "5.0")):
+        change(table, column, value)
+        capsys.readouterr()
+        assert run("report", *report) == 1
+        told = capsys.readouterr().err
+        assert f"results.csv: {column}: expected " in told
+        assert f"got {value}; those are the records of {final}" in told
+        assert "`pfrnn aggregate --tier smoke`" in told
+        assert run("aggregate") == 0
+        assert table.read_bytes() == whole
+    table.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert run("report", *report) == 1
+    assert "expected 10 rows, got 9" in capsys.readouterr().err
+    assert run("aggregate") == 0
+    for name in ("test.csv", "history.csv"):
+        path = places.results / final / name
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"\n1,", b"\n2,", 1))
+        capsys.readouterr()
+        assert run("report", *report) == 1
+        assert f"{name}: changed since its job finished" in capsys.readouterr().err
+        path.write_bytes(whole)
+    assert run("report", *report) == 0
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A finished line without seals, as DVC brings it; a function that runs a command on a copy."""
+    folder = tmp_path_factory.mktemp("done")
+    patch = {"study": {"datasets": ["maze10"], "variants": ["gru"]}}
+    overrides = folder / "overrides.yaml"
+    overrides.write_text(yaml.safe_dump(toys.SMALL | patch))
+    plan = toys.study(patch)
+    places = toys.prepared_places(plan, folder)
+    block, cell = plan.blocks[0], plan.cells[0]
+    options = ["--tier", "smoke", "--params", f"{toys.ROOT / 'params.yaml'},{overrides}"]
+
+    def run(results, command, *arguments):
+        more = ["--prepared", str(places.prepared)] if command in ("train", "final") else []
+        return main([command, *arguments, *options, "--results", str(results), *more])
+
+    for command, job in (
+        ("train", block.id),
+        ("select", cell.selection_id),
+        ("final", cell.final_id),
+    ):
+        assert run(places.results, command, job) == 0
+    assert run(places.results, "aggregate") == 0
+    for seal in [*places.results.rglob(SEALED)]:
+        shutil.rmtree(seal)
+    return run, places.results, block, cell
+
+
+# The file, the command that reads it, and the command that its message must name.
+READ = {
+    "a block's record": ("{block}/run.json", "select", "damaged"),
+    "a block's members": ("{block}/members.csv", "select", "`pfrnn train {block}`"),
+    "a selection": ("{selection}", "final", "`pfrnn select {selection}`"),
+    "a block's states": ("{block}/best.pt", "final", "`pfrnn train {block}`"),
+    "a block's history": ("{block}/history.csv", "halving", "`pfrnn train {block}`"),
+    "a final's record": ("{final}/run.json", "report", "damaged"),
+    "a final's scores": ("{final}/test.csv", "aggregate", "`pfrnn final {final}`"),
+    "a final's history": ("{final}/history.csv", "aggregate", "`pfrnn final {final}`"),
+    "a final's history in a report": ("{final}/history.csv", "report", "`pfrnn final {final}`"),
+    "a final's members": ("{final}/members.csv", "report", "`pfrnn final {final}`"),
+    "a final's selection": ("{selection}", "report", "`pfrnn select {selection}`"),
+}
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut"])
+@pytest.mark.parametrize("what", READ)
+def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, capsys):
+    run, whole, block, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    ids = {"block": block.id, "selection": cell.selection_id, "final": cell.final_id}
+    name, command, cure = (text.format(**ids) for text in READ[what])
+    path = results / name
+    path.write_bytes(path.read_bytes()[:-20] if damage == "cut" else b"")
+    arguments = {"select": [cell.selection_id], "final": [cell.final_id]}.get(command, [])
+    capsys.readouterr()
+    assert run(results, command, *arguments) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert str(path) in told
+    assert cure in told
+    # Nothing was trained or written on the way.
+    assert not (results / "report" / "index.html").exists()
 
 
 def test_an_absent_final_that_cells_share_is_named_once(line, tmp_path, capsys):

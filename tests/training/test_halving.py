@@ -9,6 +9,7 @@ import math
 from pfrnn.cli import main
 from pfrnn.evaluation.halving import dropped, replay, rungs
 from pfrnn.evaluation.selection import read_candidates
+from pfrnn.jobfolder import break_seal
 from pfrnn.training.block import train_block
 
 from . import toys
@@ -79,10 +80,12 @@ def test_the_report_counts_the_winners_that_halving_keeps(tmp_path, capsys, monk
     }
     plan = toys.study(patch)
     places = toys.prepared_places(plan, tmp_path)
+    # An empty field stands for a score that wasn't finite.
     keeps = {0: [5.0, 4.0, 3.0, 2.0, 2.0, 2.0, 2.0, 2.0], 1: [6.0] * 8}
-    misses = {0: [5.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0, 2.5], 1: [6.0] * 7 + [1.5]}
+    misses = {0: [5.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0, 2.5], 1: ["", *[6.0] * 6, 1.5]}
     for block, curves in zip(plan.blocks, (keeps, misses), strict=True):
         train_block(plan, block.id, places)
+        break_seal(places.results / block.id)
         with (places.results / block.id / "history.csv").open("w", newline="") as target:
             writer = csv.DictWriter(target, ["member", "epoch", "val_score"])
             writer.writeheader()

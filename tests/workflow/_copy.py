@@ -57,21 +57,32 @@ class Copy:
         self, *arguments: str, tier: str = "smoke", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake here; output and errors come back as one text in ``stdout``."""
-        inherited = {
-            key: value
-            for key, value in os.environ.items()
-            if key not in ("PFRNN_DATA_MIRROR", "MLFLOW_TRACKING_URI", "PYTHONPATH")
-        }
         asked = [*arguments]
         if "--config" not in arguments:
-            asked += ["--config", f"tier={tier}"]
-        whole = inherited | {"OMP_NUM_THREADS": "1"} | environment
+            # Last of the options; behind dashes stand targets alone.
+            end = asked.index("--") if "--" in asked else len(asked)
+            asked[end:end] = ["--config", f"tier={tier}"]
+        whole = surroundings() | environment
         if "-n" in arguments:
             return dry_run(asked, self.folder, whole)
         return subprocess.run(
             [sys.executable, "-m", "snakemake", *asked],
             cwd=self.folder,
             env=whole,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line as it is printed for people; output and errors come back as one."""
+        tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=surroundings() | {"PATH": tools},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -111,6 +122,16 @@ class Copy:
         finally:
             path.write_bytes(before)
             os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def surroundings() -> dict[str, str]:
+    """Environment of a run: this one's without what would lead it out of the copy."""
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PFRNN_DATA_MIRROR", "MLFLOW_TRACKING_URI", "PYTHONPATH")
+    }
+    return inherited | {"OMP_NUM_THREADS": "1"}
 
 
 def parse_jobs(output: str) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pfrnn.reporting.matrices import rebuild_command
 from pfrnn.runlock import hold
 
 pytestmark = pytest.mark.slow
@@ -87,3 +88,26 @@ def test_a_clock_that_jumps_back_reruns_nothing(finished) -> None:
 def test_a_deleted_mlflow_store_is_built_again(finished) -> None:
     with moved(finished.folder / "mlflow.db"):
         assert finished.plan() == {"mlflow_store": 1, "mlflow_import": 1}
+
+
+def test_the_reports_command_trains_a_finished_cell_again(finished, tmp_path: Path) -> None:
+    """A job that is merely forced gets its records back, and the terminal says so."""
+    copy = finished.again(tmp_path / "copy")
+    results = Path("results", "smoke")
+    (record,) = (copy.folder / results).glob("final/maze10/gru-fixed-*/run.json")
+    final = record.parent.relative_to(copy.folder / results).as_posix()
+    seal, target = record.parent / ".finished" / "seal.json", results / final / "test.csv"
+    sealed = seal.stat().st_ino, seal.stat().st_mtime_ns
+    forced = copy.snakemake("--cores", "1", "--forcerun", "finalise", "--", str(target))
+    assert forced.returncode == 0, forced.stdout
+    assert f"put back: {final}: finished before" in forced.stdout
+    assert f"to train it again, first remove {results / final}\n" in forced.stdout
+    assert (seal.stat().st_ino, seal.stat().st_mtime_ns) == sealed
+
+    command = rebuild_command("smoke", final)
+    before = (copy.folder / target).read_bytes()
+    done = copy.shell(command)
+    assert done.returncode == 0, done.stdout
+    assert "put back" not in done.stdout
+    assert (seal.stat().st_ino, seal.stat().st_mtime_ns) != sealed
+    assert (copy.folder / target).read_bytes() == before

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from invented_raw import write_air
 
 from pfrnn.config import TIERS
+from pfrnn.data.registry import dataset
+from pfrnn.data.remote import fetch
+from pfrnn.data.sets import air
 
 SMOKE = {
     "prepare": 1,
@@ -120,3 +125,29 @@ def test_a_missing_data_set_is_left_out_or_an_error(planned, nothing) -> None:
     assert (jobs["prepare"], jobs["train"] > 0, "fetch" in jobs) == (1, True, False)
     strict = planned.plan("--config", "tier=quick", "strict=true", **nothing)
     assert strict == jobs | {"fetch": 2}
+
+
+def test_a_raw_file_that_was_changed_after_it_was_fetched_is_refused(
+    planned, nothing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules depend on fetch.json, which doesn't change with it."""
+    monkeypatch.setenv("PFRNN_DATA_MIRROR", str(write_air(tmp_path / "invented")))
+    mine, raw = tmp_path / "mine.yaml", planned.folder / "data" / "raw"
+    mine.write_text("study: {datasets: [air], variants: [lstm]}\n")
+    try:
+        fetch(dataset("air"), raw)
+        options = ("--configfile", str(mine))
+        assert "prepare" in planned.plan(*options, **nothing)
+        with (raw / "air" / air.FILE).open("ab") as target:
+            target.write(b";;\r\n")
+        done = planned.snakemake("-n", *options, **nothing)
+        assert done.returncode != 0
+        told = f"data/raw/air/{air.FILE}: changed since it was fetched: sha256 "
+        assert told in done.stdout
+        assert "run `pfrnn fetch air`" in done.stdout
+        # Of no concern to a run without the set.
+        assert planned.plan(**nothing) == SMOKE
+        fetch(dataset("air"), raw)
+        assert "prepare" in planned.plan(*options, **nothing)
+    finally:
+        shutil.rmtree(planned.folder / "data", ignore_errors=True)

@@ -13,6 +13,7 @@ from snakemake.logging import logger
 
 import pfrnn
 from pfrnn.config import load_config, merge
+from pfrnn.data.rawstate import check_untouched
 from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
@@ -123,6 +124,15 @@ def chosen():
     prepared = {name: Path("data/prepared", WHOLE_PLAN.prepared_id(name)) for name in SETS}
     choice = choose(CONFIG.study, prepared, "data/raw", asked("fetched"))
     return choice._replace(stand_ins=()) if strict() else choice
+
+
+def check_raw():
+    """Refuse raw files that were changed since they were fetched.
+
+    Rules depend on fetch.json alone: which files a set has is known to the package, not to Snakemake.
+    """
+    for name in PLAN.protocols if workflow.is_main_process else ():
+        check_untouched(dataset(name).card, Path("data/raw", name))
 
 
 def available_plan():
@@ -272,6 +282,7 @@ try:
     MISSING, STAND_INS = chosen()
     CONFIG = with_sets(CONFIG, STAND_INS)
     PLAN = available_plan()
+    check_raw()
 except PfrnnError as error:
     raise WorkflowError(str(error)) from None
 
