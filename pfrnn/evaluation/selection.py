@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import check_record, read_mapping, read_rows
 from pfrnn.files import digest_of, read_json, write_json
 from pfrnn.jobfolder import again
-from pfrnn.plan import Block, Cell, Plan, block_parameters
+from pfrnn.plan import Block, Cell, Plan, Setting, block_parameters
 from pfrnn.records import MEMBER_COLUMNS
 
 
@@ -168,10 +168,26 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
         raise RecordError(
             f"{path}: made for parameters {selection.get('digest')}, expected {cell.digest}; {cure}"
         )
-    chosen = selection.get("chosen")
-    lacking = [name for name in Candidate._fields if name not in (chosen or {})]
+    chosen = selection.get("chosen") or {}
+    lacking = [name for name in Candidate._fields if name not in chosen]
     if lacking:
         raise RecordError(
             f"{path}: expected the chosen member's setting, {', '.join(lacking)} missing; {cure}"
         )
+    _check_searched(cell, chosen, f"{path}: ", cure)
     return selection
+
+
+def _check_searched(cell: Cell, chosen: Mapping[str, Any], where: str, cure: str) -> None:
+    """Refuse a choice that no block of the search trained."""
+    blocks = {block.id: block for block in cell.blocks}
+    block = blocks.get(chosen["block_id"])
+    if block is None:
+        raise RecordError(f"{where}{chosen['block_id']} is no block of its search; {cure}")
+    expected = {"hidden_size": block.hidden_size, "particles": block.particles,
+                "batch_size": block.batch_size}  # fmt: skip
+    setting = tuple(chosen[name] for name in Setting._fields)
+    other = [name for name, value in expected.items() if chosen[name] != value]
+    if setting not in block.settings or other:
+        came = ", ".join(f"{name} {chosen[name]}" for name in (*Setting._fields, *expected))
+        raise RecordError(f"{where}{block.id} trained no member with {came}; {cure}")

@@ -21,12 +21,14 @@ def check_uniforms(uniforms: Any) -> None:
         uniforms: a tensor of any shape; what is no tensor isn't looked at.
 
     Raises:
-        ValueError: a number below 0, not below 1, or NaN.
+        ValueError: a number below 0, not below 1, or NaN. In half precision 1 itself passes: it is
+            what a number just below 1 rounds to.
     """
     if not _has_values(uniforms):
         return
     low, high = (edge.item() for edge in torch.aminmax(uniforms.detach()))
-    if not (low >= 0 and high < 1):  # so written, NaN is refused too
+    half = uniforms.dtype in (torch.float16, torch.bfloat16)
+    if not (low >= 0 and (high < 1 or (half and high == 1))):  # so written, NaN is refused too
         raise ValueError(
             f"uniforms: expected numbers in [0, 1), got numbers from {low:g} to {high:g}; draw "
             "them with torch.rand"

@@ -100,9 +100,16 @@ def read_results(path: Path) -> pd.DataFrame:
     """Read a tidy results file.
 
     Raises:
-        RecordError: a column is missing, or a number isn't one.
+        RecordError: it isn't a table, a column is missing, or a number isn't one.
     """
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+        came = str(error) if path.stat().st_size else "an empty file"
+        raise RecordError(
+            f"{path}: expected a results file, got {came}; write it with `pfrnn aggregate`, or "
+            "take the committed one back"
+        ) from error
     lacking = [name for name in RESULT_COLUMNS if name not in frame.columns]
     if lacking:
         raise RecordError(

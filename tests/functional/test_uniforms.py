@@ -26,6 +26,17 @@ WRONG = [(1.0, "0.5 to 1;"), (-0.25, "-0.25 to 0.5;"), (7.0, "0.5 to 7;"), (floa
 wrong_values = pytest.mark.parametrize(("value", "came"), WRONG, ids=str)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_rounds_to_one(dtype):
+    """bfloat16 has nothing between 0.998 and 1, so torch.rand rounded to it reaches 1."""
+    check_uniforms(torch.tensor([0.0, 0.9999], dtype=torch.float32).to(dtype))
+    for value in (1.01, -0.01, float("nan")):
+        with pytest.raises(ValueError, match=r"expected numbers in \[0, 1\)"):
+            check_uniforms(torch.tensor([0.5, value]).to(dtype))
+    with pytest.raises(ValueError, match=r"expected numbers in \[0, 1\)"):
+        check_uniforms(torch.tensor([0.5, 1.0]))
+
+
 def uniforms_with(value, *shape):
     uniforms = torch.full(shape, 0.5)
     uniforms.view(-1)[-1] = value

@@ -200,6 +200,10 @@ def test_damaged_results_name_line_and_column(tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("tier,dataset\nquick,air\n")
     with pytest.raises(RecordError, match="variant"):
         read_results(tmp_path / "short.csv")
+    for damage in (b"", b"\xff\xfe\x00\xd8" * 20):
+        (tmp_path / "damaged.csv").write_bytes(damage)
+        with pytest.raises(RecordError, match="expected a results file, got"):
+            read_results(tmp_path / "damaged.csv")
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

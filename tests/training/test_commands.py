@@ -188,6 +188,25 @@ def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, cap
     assert not (results / "report" / "index.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("learning_rate", 0.05), ("hidden_size", 99), ("block_id", "search/maze10/lstm/h1-k0-b1-0")],
+)
+def test_a_selection_of_what_was_never_searched_is_refused(done, field, value, tmp_path, capsys):
+    run, whole, _, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    path = results / cell.selection_id
+    selection = json.loads(path.read_text(encoding="utf-8"))
+    selection["chosen"][field] = value
+    path.write_text(json.dumps(selection), encoding="utf-8")
+    capsys.readouterr()
+    assert run(results, "final", cell.final_id) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert str(value) in told
+    assert f"`pfrnn select {cell.selection_id}`" in told
+
+
 def test_an_absent_final_that_cells_share_is_named_once(line, tmp_path, capsys):
     run, places = line
     more = tmp_path / "more.yaml"
