@@ -157,16 +157,7 @@ class ParticleLayer(Settled):
 
     @property
     def options(self) -> CellOptions:
-        """The options that all cells share.
-
-        Set as a whole, ``layer.options = layer.options._replace(alpha=0.3)``: those that only a
-        step's arithmetic reads may change, ``alpha``, ``resampling``, ``ess_threshold``,
-        ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
-
-        Raises:
-            TypeError: set to what is no CellOptions.
-            ConfigError: set to a value out of range, or another one that parameters follow from.
-        """
+        """The options that all cells share; set for all at once, as a cell's ``options`` are."""
         return self._cell(0).options
 
     @options.setter

@@ -111,10 +111,12 @@ def rebuild_command(tier: str, final_id: str) -> str:
     """Return the command that trains and tests one final again, also where it is finished."""
     folder = f"results/{tier}/{final_id}"
     # A forced job of a finished final would have its records put back (pfrnn/jobfolder.py): only
-    # without its folder is it trained, and then nothing needs to be forced.
+    # without its folder is it trained, and then nothing needs to be forced. The dry run comes
+    # first: where the plan hasn't the final, as without a study's own file, nothing is removed.
+    asked = f"--config tier={tier} -- {folder}/test.csv"
     return (
-        f"rm -rf {folder} && snakemake --cores 2 --resources gpu=1 --config tier={tier} "
-        f"-- {folder}/test.csv"
+        f"snakemake -n -q {asked} && rm -rf {folder} && "
+        f"snakemake --cores 2 --resources gpu=1 {asked}"
     )
 
 

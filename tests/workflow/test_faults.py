@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,3 +112,10 @@ def test_the_reports_command_trains_a_finished_cell_again(finished, tmp_path: Pa
     assert "put back" not in done.stdout
     assert (seal.stat().st_ino, seal.stat().st_mtime_ns) != sealed
     assert (copy.folder / target).read_bytes() == before
+
+    # A folder whose final the plan hasn't, as an own model's without its study: it stays.
+    other = record.parent.with_name("mgu-fixed-0123456789")
+    shutil.copytree(record.parent, other)
+    failed = copy.shell(rebuild_command("smoke", f"final/maze10/{other.name}"))
+    assert failed.returncode != 0, failed.stdout
+    assert (other / "test.csv").read_bytes() == before
