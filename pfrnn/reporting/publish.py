@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.aggregate import check_table
+from pfrnn.files import read_json
 from pfrnn.plan import Plan
 from pfrnn.recorded import tier_recorded
 from pfrnn.reporting.collect import collect
@@ -40,7 +41,7 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
 
     Raises:
         RecordError: there is nothing to replace another tier's evidence with; finished finals are
-            not in ``results.csv``, or other rows than theirs; two versions of a data set.
+            not in ``results.csv``, or other rows than theirs; two versions of a data set, or none.
     """
     recorded, said = slices.recorded, []
     check_table(slices.plan, results)
@@ -54,7 +55,9 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
                 f"evidence in {recorded}; run the tier, or name another folder (--out)"
             )
         said.append(f"replaced: {recorded} held the evidence of tier {tier}")
-    if recorded is None or tier != study.tier:
+    merged = recorded if tier == study.tier else None
+    _check_cards(results, prepared, merged, study.tier)
+    if merged is None:
         if slices.drop:
             raise ConfigError(
                 f"--drop {slices.drop[0]}: no evidence of tier {study.tier} that it could be "
@@ -64,15 +67,32 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
         return said
     with tempfile.TemporaryDirectory() as temporary:
         collect(results, prepared, study, Path(temporary), slices.plan)
-        return merge(recorded, Path(temporary), slices.plan, out, slices.drop)
+        return merge(merged, Path(temporary), slices.plan, out, slices.drop)
 
 
 def _finals(results: Path) -> set[str]:
+    return _column(results, "final_id")
+
+
+def _column(results: Path, name: str) -> set[str]:
     path = results / "results.csv"
     if not path.is_file():
         return set()
     with path.open(encoding="utf-8", newline="") as source:
-        return {row["final_id"] for row in csv.DictReader(source)}
+        return {row[name] for row in csv.DictReader(source)}
+
+
+def _check_cards(results: Path, prepared: Path, recorded: Path | None, tier: str) -> None:
+    """Refuse results of data that nothing here describes, as those of another machine."""
+    cards = [read_json(path)["name"] for path in prepared.glob("*/card.json")]
+    if recorded:
+        cards += read_json(recorded / "data" / "cards.json")
+    if unknown := sorted(_column(results, "dataset") - set(cards)):
+        raise RecordError(
+            f"{results / 'results.csv'}: results of {', '.join(unknown)}, but {prepared} has no "
+            "card of this data (its state, controls and sizes); prepare it first: "
+            + "; ".join(f"pfrnn prepare {name} --tier {tier}" for name in unknown)
+        )
 
 
 def _check_aggregated(results: Path, plan: Plan) -> None:

@@ -298,3 +298,13 @@ def test_mistaken_options_are_refused(
     ):
         assert main([*common, *more]) == code, more
         assert words in capsys.readouterr().err
+
+
+def test_results_of_data_that_nothing_describes_are_refused(plan: Plan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results, prepared = write_slice(tmp_path / "a", plan, second)
+    for card in prepared.glob("arem*/card.json"):
+        card.unlink()
+    with pytest.raises(RecordError, match=r"results of arem, but .* pfrnn prepare arem --tier gpu"):
+        gather(results, prepared, study(plan), out, Slices(plan, out))
+    assert not out.exists()

@@ -7,7 +7,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from pfrnn.reporting.figures.style import COLOURS, MARKERS, Drawing
+from pfrnn.reporting.figures.style import COLOURS, MARKERS, Drawing, close, new_figure, svg_text
 from pfrnn.reporting.numbers import SYMBOLS
 from pfrnn.reporting.verdicts import WORDS
 
@@ -76,3 +76,25 @@ def test_a_digest_ignores_what_another_processor_rounds_otherwise() -> None:
     ]
     assert digests[0] == digests[1]
     assert Drawing("n", "t", "c", "a", {"x": [0.3 + 1e-9]}, None).digest != digests[0]
+
+
+def drawn(shift: float) -> str:
+    """A figure in which every place is a little further to the right."""
+    figure, axes = new_figure(3, 2)
+    axes[0, 0].plot([1, 2, 3], [1, 4, 9], marker="o")
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    box = axes[0, 0].get_position()
+    axes[0, 0].set_position((box.x0 + shift, box.y0, box.width, box.height))
+    drawing = Drawing("n", "t", "c", "a", {}, figure)
+    text = svg_text(drawing)
+    close(drawing)
+    return text
+
+
+def test_a_picture_in_the_page_ignores_it_too() -> None:
+    """The ids of clips don't depend on the last bits of a place."""
+    one = drawn(0.0)
+    assert 'clip-path="url(#n-p' in one
+    assert one == drawn(1e-12)
+    assert one != drawn(1e-3)

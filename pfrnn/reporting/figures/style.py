@@ -158,6 +158,7 @@ def svg_text(drawing: Drawing) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = _numbered_ids(text)
     # Ids are unique in the page, not only in the figure.
     text = re.sub(r'id="([^"]+)"', rf'id="{drawing.name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{drawing.name}-\1)", text)
@@ -166,6 +167,19 @@ def svg_text(drawing: Drawing) -> str:
     text = text.replace(INK, "currentColor").replace(FAINT, "var(--line)")
     text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
     return "\n".join(line.strip() for line in text.splitlines())
+
+
+def _numbered_ids(svg: str) -> str:
+    """Number the ids of clips and markers in the order in which they appear.
+
+    Matplotlib derives them from all digits of a place, whose last ones depend on the processor.
+    """
+    numbers: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        return numbers.setdefault(found[0], f"{found[0][0]}{len(numbers)}")
+
+    return re.sub(r"(?<=[\"#])[a-z][0-9a-f]{10}(?=[\")])", numbered, svg)
 
 
 def save(drawing: Drawing, folder: Path) -> None:
