@@ -137,7 +137,7 @@ def done(tmp_path_factory):
     options = ["--tier", "smoke", "--params", f"{toys.ROOT / 'params.yaml'},{overrides}"]
 
     def run(results, command, *arguments):
-        more = ["--prepared", str(places.prepared)] if command in ("train", "final") else []
+        more = ["--prepared", str(places.prepared)] if command in ("train", "final", "report") else []
         return main([command, *arguments, *options, "--results", str(results), *more])
 
     for command, job in (
