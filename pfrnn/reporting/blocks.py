@@ -14,7 +14,7 @@ from typing import Any
 
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import read_mapping
-from pfrnn.jobfolder import again
+from pfrnn.jobfolder import again, check_seal
 from pfrnn.plan import Plan
 from pfrnn.recorded import sizes_of
 from pfrnn.workload import seconds, tasks
@@ -23,10 +23,15 @@ Jobs = dict[str, dict[str, Any]]
 
 
 def finished_blocks(results: Path) -> Jobs:
-    """Return the finished search blocks below ``results/<tier>``."""
+    """Return the finished search blocks below ``results/<tier>``.
+
+    Raises:
+        RecordError: a block's record is damaged, or has changed since it finished.
+    """
     found = {}
     for path in sorted(results.glob("search/*/*/*/run.json")):
         run = read_mapping(path, again(path.parent))
+        check_seal(path.parent)
         try:
             job = {
                 "data_digest": str(run["data_digest"]),

@@ -137,7 +137,8 @@ def done(tmp_path_factory):
     options = ["--tier", "smoke", "--params", f"{toys.ROOT / 'params.yaml'},{overrides}"]
 
     def run(results, command, *arguments):
-        more = ["--prepared", str(places.prepared)] if command in ("train", "final") else []
+        reads = command in ("train", "final", "report")
+        more = ["--prepared", str(places.prepared)] if reads else []
         return main([command, *arguments, *options, "--results", str(results), *more])
 
     for command, job in (
