@@ -170,14 +170,14 @@ def missing_then(results: Path) -> dict[str, str]:
 
     A set that has results by now is not among them.
     """
-    from pfrnn.files import read_json
+    from pfrnn.recorded import read_part
     from pfrnn.reporting.evidence import read_results
 
     recorded, table = results / "report" / "data" / "study.json", results / "results.csv"
     if not (recorded.is_file() and table.is_file()):
         return {}
     ran = set(read_results(table)["dataset"])
-    missing: dict[str, str] = read_json(recorded)["missing"]
+    missing: dict[str, str] = read_part(results / "report", "study.json")["missing"]
     return {name: reason for name, reason in missing.items() if name not in ran}
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json
+from pfrnn.recorded import evidence_cure, read_jobs, read_part, read_table
 from pfrnn.records import RESULT_COLUMNS
 
 HISTORY = ("final_id", "member", "epoch", "train_loss", "val_score", "ess")
@@ -96,26 +96,18 @@ class Evidence(NamedTuple):
     blocks: dict[str, dict[str, Any]]
 
 
+_AGAIN = "write it with `pfrnn aggregate`, or take the committed one back"
+
+
 def read_results(path: Path) -> pd.DataFrame:
     """Read a tidy results file.
 
     Raises:
         RecordError: it isn't a table, a column is missing, or a number isn't one.
     """
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
-        came = str(error) if path.stat().st_size else "an empty file"
-        raise RecordError(
-            f"{path}: expected a results file, got {came}; write it with `pfrnn aggregate`, or "
-            "take the committed one back"
-        ) from error
-    lacking = [name for name in RESULT_COLUMNS if name not in frame.columns]
-    if lacking:
-        raise RecordError(
-            f"{path}: expected the columns of a results file, {', '.join(lacking)} missing; "
-            "write it with `pfrnn aggregate`"
-        )
+    # One whole line a row: pandas takes a cut one, and fills it up.
+    read_table(path, RESULT_COLUMNS, _AGAIN)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     for name in NUMERIC:
         numbers = pd.to_numeric(frame[name].replace("", "nan"), errors="coerce")
         words = frame[name].str.lower()
@@ -142,32 +134,40 @@ def read_evidence(folder: Path) -> Evidence:
     Raises:
         RecordError: a file is missing or damaged.
     """
-    results = folder / "results.csv"
-    data = folder / "data"
-    for path in (results, data / "study.json", data / "cards.json", data / "runs.json"):
+    for path in (folder / "results.csv", folder / "data" / "study.json"):
         if not path.is_file():
             raise RecordError(f"{path}: no such file; `pfrnn report` writes it from the results")
-    study, frame = read_json(data / "study.json"), read_results(results)
-    others = sorted(set(frame["tier"]) - {study["tier"]})
+    study, frame = _study(folder), read_results(folder / "results.csv")
+    others = sorted(set(frame["tier"]) - {study.tier})
     if others:
         raise RecordError(
-            f"{results}: expected rows of tier {study['tier']}, got {', '.join(others)}; a verdict "
-            "depends on the tier, so name the one that ran (--tier)"
+            f"{folder / 'results.csv'}: expected rows of tier {study.tier}, got "
+            f"{', '.join(others)}; a verdict depends on the tier, so name the one that ran (--tier)"
+        )
+    read_table(folder / "data" / "histories.csv", HISTORY)
+    return Evidence(
+        study,
+        frame,
+        read_part(folder, "cards.json"),
+        read_part(folder, "runs.json"),
+        read_part(folder, "choices.json"),
+        pd.read_csv(folder / "data" / "histories.csv"),
+        read_part(folder, "series.json"),
+        read_part(folder, "beliefs.json"),
+        read_part(folder, "sequences.json"),
+        read_jobs(folder),
+    )
+
+
+def _study(folder: Path) -> Study:
+    study = read_part(folder, "study.json")
+    unknown = sorted(study.keys() - set(Study._fields))
+    if unknown:
+        path = folder / "data" / "study.json"
+        raise RecordError(
+            f"{path}: {', '.join(unknown)} unknown to this version; {evidence_cure(path)}"
         )
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
     study["stand_ins"] = tuple(study.get("stand_ins", ()))
-    blocks = data / "blocks.json"
-    return Evidence(
-        Study(**study),
-        frame,
-        read_json(data / "cards.json"),
-        read_json(data / "runs.json"),
-        read_json(data / "choices.json"),
-        pd.read_csv(data / "histories.csv"),
-        read_json(data / "series.json"),
-        read_json(data / "beliefs.json"),
-        read_json(data / "sequences.json"),
-        # Evidence that was written before jobs were recorded has none.
-        read_json(blocks) if blocks.is_file() else {},
-    )
+    return Study(**study)

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.aggregate import check_table
-from pfrnn.files import read_json
 from pfrnn.plan import Plan
-from pfrnn.recorded import tier_recorded
-from pfrnn.reporting.collect import collect
-from pfrnn.reporting.evidence import Study
+from pfrnn.recorded import read_part, tier_recorded
+from pfrnn.reporting.collect import collect, read_prepared
+from pfrnn.reporting.evidence import Study, read_results
 from pfrnn.reporting.merge import merge
 
 
@@ -44,6 +43,8 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
             not in ``results.csv``, or other rows than theirs; two versions of a data set, or none.
     """
     recorded, said = slices.recorded, []
+    if (results / "results.csv").is_file():
+        read_results(results / "results.csv")  # a damaged one is no table to compare
     check_table(slices.plan, results)
     tier = tier_recorded(recorded) if recorded else None
     if recorded:
@@ -84,9 +85,9 @@ def _column(results: Path, name: str) -> set[str]:
 
 def _check_cards(results: Path, prepared: Path, recorded: Path | None, tier: str) -> None:
     """Refuse results of data that nothing here describes, as those of another machine."""
-    cards = [read_json(path)["name"] for path in prepared.glob("*/card.json")]
+    cards = [read_prepared(path)["name"] for path in prepared.glob("*/card.json")]
     if recorded:
-        cards += read_json(recorded / "data" / "cards.json")
+        cards += read_part(recorded, "cards.json")
     if unknown := sorted(_column(results, "dataset") - set(cards)):
         raise RecordError(
             f"{results / 'results.csv'}: results of {', '.join(unknown)}, but {prepared} has no "

@@ -202,7 +202,7 @@ def test_damaged_results_name_line_and_column(tmp_path: Path) -> None:
         read_results(tmp_path / "short.csv")
     for damage in (b"", b"\xff\xfe\x00\xd8" * 20):
         (tmp_path / "damaged.csv").write_bytes(damage)
-        with pytest.raises(RecordError, match="expected a results file, got"):
+        with pytest.raises(RecordError, match=r"damaged\.csv: expected a table"):
             read_results(tmp_path / "damaged.csv")
 
 
