@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
-    if not (results / "results.csv").is_file() and not has_rows(out / "results.csv"):
+    if not has_rows(results / "results.csv") and not has_rows(out / "results.csv"):
         print(empty_handed(results, study.tier))
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")
@@ -109,7 +109,9 @@ def empty_handed(results: Path, tier: str) -> str:
     """Say that a report is without results, and where there are some."""
     from pfrnn.recorded import published_for
 
-    said = f"note: no {results / 'results.csv'}, so nothing has run in this report"
+    table = results / "results.csv"
+    lacking = f"{table} has no row below its header" if table.is_file() else f"no {table}"
+    said = f"note: {lacking}, so nothing has run in this report"
     if published := published_for(tier):
         return f"{said}; committed results of the tier: {published / 'index.html'}"
     return f"{said}; `pfrnn aggregate --tier {tier}` writes it from finished jobs"
