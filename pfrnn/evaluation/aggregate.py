@@ -147,6 +147,16 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "commit": record["commit"],
         "final_id": cell.final_id,
     }
+    return [common | row for row in read_scores(plan, cell, results)]
+
+
+def read_scores(plan: Plan, cell: Cell, results: Path) -> list[dict[str, str]]:
+    """Read a finished final's ``test.csv``.
+
+    Raises:
+        RecordError: it is missing, was changed or cut, or lacks a score.
+    """
+    folder = results / cell.final_id
     rows = read_rows(folder, "test.csv", TEST_COLUMNS)
     evaluation = plan.config.for_dataset(cell.dataset).evaluation
     ensemble = variant(cell.trained).kind == "ensemble"
@@ -155,7 +165,7 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         rows,
         evaluation.ensemble_repetitions if ensemble else evaluation.repetitions,
     )
-    return [common | row for row in rows]
+    return rows
 
 
 def check_scores(path: Path, rows: Sequence[Mapping[str, Any]], repetitions: int) -> None:

@@ -95,24 +95,31 @@ def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
             f"{folder / 'members.csv'}: expected {record['members']} members, got {len(rows)}; "
             f"{again(folder)}"
         )
-    return [
-        Candidate(
-            block_id=block.id,
-            member=int(row["member"]),
-            hidden_size=block.hidden_size,
-            particles=block.particles,
-            batch_size=block.batch_size,
-            learning_rate=float(row["learning_rate"]),
-            clip=float(row["clip"]),
-            l2=float(row["l2"]),
-            status=row["status"],
-            epochs=int(row["epochs"]),
-            best_epoch=int(row["best_epoch"]),
-            val_score=_number(row["val_score"]),
-            val_loss=_number(row["val_loss"]),
-        )
-        for row in rows
-    ]
+    try:
+        return [_candidate(block, row) for row in rows]
+    except ValueError as error:
+        raise RecordError(
+            f"{folder / 'members.csv'}: expected numbers, got others ({error}); {again(folder)}"
+        ) from error
+
+
+def _candidate(block: Block, row: Mapping[str, str]) -> Candidate:
+    """Return a line of members.csv; ValueError where a number isn't one."""
+    return Candidate(
+        block_id=block.id,
+        member=int(row["member"]),
+        hidden_size=block.hidden_size,
+        particles=block.particles,
+        batch_size=block.batch_size,
+        learning_rate=float(row["learning_rate"]),
+        clip=float(row["clip"]),
+        l2=float(row["l2"]),
+        status=row["status"],
+        epochs=int(row["epochs"]),
+        best_epoch=int(row["best_epoch"]),
+        val_score=_number(row["val_score"]),
+        val_loss=_number(row["val_loss"]),
+    )
 
 
 def _number(text: str) -> float:

@@ -189,6 +189,30 @@ def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, cap
     assert not (results / "report" / "index.html").exists()
 
 
+@pytest.mark.parametrize("damage", ["none", "lost", "cut", "a line less", "no number"])
+@pytest.mark.parametrize("kind", ["block", "final"])
+def test_status_says_that_a_finished_jobs_records_are_damaged(done, kind, damage, tmp_path, capsys):
+    run, whole, block, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    job, name = (block.id, "members.csv") if kind == "block" else (cell.final_id, "test.csv")
+    path = results / job / name
+    content = path.read_bytes()
+    if damage == "lost":
+        path.unlink()
+    elif damage == "no number":
+        change(path, "epochs" if kind == "block" else "value", "many")
+    elif damage != "none":
+        lines = content.splitlines(keepends=True)
+        path.write_bytes(content[:-10] if damage == "cut" else b"".join(lines[:-1]))
+    capsys.readouterr()
+    assert run(results, "status") == 0
+    told = capsys.readouterr().out
+    failed = 0 if damage == "none" else 1
+    assert f"2 jobs: {2 - failed} done, 0 running, {failed} failed" in told
+    assert (f"failed  {job}\n    {path}" in told) == bool(failed)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("learning_rate", 0.05), ("hidden_size", 99), ("block_id", "search/maze10/lstm/h1-k0-b1-0")],
