@@ -185,6 +185,17 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
     return selection
 
 
+def check_selections(plan: Plan, results: Path) -> None:
+    """Refuse damaged selection files; who looks at names alone takes them for made.
+
+    Raises:
+        RecordError: one is damaged, or chooses what its search hasn't trained.
+    """
+    for cell in {cell.selection_id: cell for cell in plan.cells}.values():
+        if (results / cell.selection_id).exists():
+            read_selection(cell, results)
+
+
 def _check_searched(cell: Cell, chosen: Mapping[str, Any], where: str, cure: str) -> None:
     """Refuse a choice that no block of the search trained."""
     blocks = {block.id: block for block in cell.blocks}

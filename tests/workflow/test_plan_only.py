@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from base64 import b64encode
 from pathlib import Path
@@ -45,6 +46,24 @@ def test_a_store_that_was_being_made_when_snakemake_was_killed_hides_no_job(plan
     finally:
         marker.unlink(missing_ok=True)
         (planned.folder / "mlflow.db").unlink()
+
+
+@pytest.mark.parametrize("text", ["", '{"dataset": "ma', "{}"])
+def test_a_damaged_selection_is_named_before_anything_is_planned(planned, text: str) -> None:
+    """It is there, so Snakemake would take it for made."""
+    asked = planned.snakemake("-n").stdout
+    name = re.search(r"results/smoke/(selection/maze10/gru-fixed-\w+\.json)", asked)
+    assert name is not None
+    path = planned.folder / name[0]
+    path.parent.mkdir(parents=True)
+    try:
+        path.write_text(text)
+        done = planned.snakemake("-n")
+        assert done.returncode != 0
+        assert f"{name[0]}: " in done.stdout
+        assert f"`pfrnn select {name[1]}" in done.stdout
+    finally:
+        shutil.rmtree(planned.folder / "results" / "smoke" / "selection")
 
 
 @pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "smoke"])
