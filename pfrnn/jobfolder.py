@@ -259,8 +259,8 @@ def again(folder: Path) -> str:
         return "run its job again"
     command, job = commands[folder.parts[kinds[-1]]], "/".join(folder.parts[kinds[-1] :])
     return (
-        f"run `pfrnn {command} {job}` with the tier's --tier: it puts its own file back, or trains "
-        "again where that is lost, too"
+        f"run `pfrnn {command} {job}` with the run's --tier and --params: it puts its own file "
+        "back, or trains again where that is lost, too"
     )
 
 

@@ -65,7 +65,8 @@ class Progress(NamedTuple):
 def whole_plan(params: Path | str, tier: str | None = None) -> Plan:
     """Return the plan of all that a tier may run, substitutes included."""
     config = load_config(params, tier)
-    return make_plan(with_sets(config, config.study.substitutes))
+    plan = make_plan(with_sets(config, config.study.substitutes))
+    return plan._replace(params=str(params))
 
 
 def tier_recorded(folder: Path) -> str | None:
@@ -246,16 +247,16 @@ def check_data(plan: Plan, prepared: Path, recorded: Recorded) -> None:
         raise RecordError(
             f"{recorded.folder}: recorded results of data set {name} come from data "
             f"{digest[:12]}, prepared here are {here[:12]}; "
-            f"{what_to_do(name, recorded.folder, plan.config.tier)}"
+            f"{what_to_do(name, recorded.folder, plan)}"
         )
 
 
-def what_to_do(name: str, folder: Path, tier: str) -> str:
+def what_to_do(name: str, folder: Path, plan: Plan) -> str:
     """Say how to get a data set's results onto one version of its data."""
     return (
         f"put the raw files (or data/prepared/{name}-...) of the recorded version here and run "
         f"{name} again, or give up its recorded results: "
-        f"pfrnn report --tier {tier} --out {folder} --drop {name}"
+        f"pfrnn report {plan.options} --out {folder} --drop {name}"
     )
 
 

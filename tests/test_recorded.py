@@ -203,7 +203,7 @@ def test_status_and_report_name_the_committed_results(
     assert main(["status", *common]) == 0
     assert "records" not in capsys.readouterr().out
     assert main(["report", *common]) == 0
-    assert "`pfrnn aggregate --tier smoke` writes it" in capsys.readouterr().out
+    assert "`pfrnn aggregate --tier smoke --params /" in capsys.readouterr().out
 
 
 def test_finals_of_other_parameters_count_for_nothing(

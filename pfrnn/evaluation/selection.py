@@ -169,7 +169,7 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
     path = results / cell.selection_id
     if not path.is_file():
         raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
-    cure = f"run `pfrnn select {cell.selection_id}` again, with the tier's --tier"
+    cure = f"run `pfrnn select {cell.selection_id}` again, with the run's --tier and --params"
     selection = read_mapping(path, cure)
     if selection.get("digest") != cell.digest:
         raise RecordError(

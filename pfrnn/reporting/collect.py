@@ -56,7 +56,7 @@ def collect(
     finals = sorted(set(frame["final_id"]))
     for final in finals:
         check_seal(results / final, *FINAL_FILES)
-    write_json(data / "study.json", study._asdict())
+    write_json(data / "study.json", study.recorded())
     folders = _prepared(prepared, frame, study.datasets)
     cards = licensed({name: read_prepared(path / "card.json") for name, path in folders.items()})
     pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
@@ -113,9 +113,8 @@ def _run(final: Path) -> dict[str, Any]:
 def _choice(results: Path, final: str) -> dict[str, Any]:
     path = results / final.replace("final/", "selection/", 1)
     path = path.with_name(path.name + ".json")
-    cure = (
-        f"run `pfrnn select {path.relative_to(results).as_posix()}` again, with the tier's --tier"
-    )
+    name = path.relative_to(results).as_posix()
+    cure = f"run `pfrnn select {name}` again, with the run's --tier and --params"
     return read_mapping(path, cure) if path.is_file() else {}
 
 

@@ -64,6 +64,7 @@ class Study(NamedTuple):
         missing_files: data set -> the publisher's file names that would cure it.
         stand_ins: substitutes among ``datasets``, which ran because of the missing ones.
         own_variants: data set -> its planned variants, where they are not ``variants``.
+        parameter_files: laid over params.yaml, for the commands that the report shows.
     """
 
     tier: str
@@ -75,10 +76,19 @@ class Study(NamedTuple):
     missing_files: dict[str, list[str]]
     stand_ins: tuple[str, ...] = ()
     own_variants: dict[str, list[str]] | None = None
+    parameter_files: tuple[str, ...] = ()
 
     def variants_of(self, dataset: str) -> Sequence[str]:
         """Return the variants planned on a data set."""
         return (self.own_variants or {}).get(dataset, self.variants)
+
+    def recorded(self) -> dict[str, Any]:
+        """What study.json holds; evidence of params.yaml alone names no parameter files."""
+        return {
+            name: value
+            for name, value in self._asdict().items()
+            if name != "parameter_files" or value
+        }
 
 
 class Evidence(NamedTuple):
@@ -169,5 +179,6 @@ def _study(folder: Path) -> Study:
         )
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
-    study["stand_ins"] = tuple(study.get("stand_ins", ()))
+    for name in ("stand_ins", "parameter_files"):
+        study[name] = tuple(study.get(name, ()))
     return Study(**study)

@@ -68,7 +68,7 @@ def merge(
         if name in planned and not _given_up(name, drop)
     }
     kept = [name for name in old.finals if name in kept_jobs and name not in new.finals]
-    _check_data(kept_jobs, new, recorded, plan.config.tier)
+    _check_data(kept_jobs, new, recorded, plan)
     rows = _rows(old, new, kept, plan)
     merged = _merged_files(old, new, kept, rows)
     merged["blocks.json"] = predict(_jobs(kept_jobs, new.jobs), plan, merged["cards.json"])
@@ -93,7 +93,7 @@ def _given_up(job: str, drop: Collection[str]) -> bool:
     return dataset in drop or f"{dataset}/{variant}" in drop
 
 
-def _check_data(kept: Jobs, new: Side, recorded: Path, tier: str) -> None:
+def _check_data(kept: Jobs, new: Side, recorded: Path, plan: Plan) -> None:
     """Refuse to lay results of one version of a data set beside results of another."""
     here: dict[str, str] = {}
     for row in new.rows:
@@ -107,7 +107,7 @@ def _check_data(kept: Jobs, new: Side, recorded: Path, tier: str) -> None:
                 f"{recorded}: recorded results of data set {dataset} come from data "
                 f"{job['data_digest'][:12]}, the new ones from {here[dataset][:12]}; rows of two "
                 "versions of a data set must not share a table: "
-                f"{what_to_do(dataset, recorded, tier)}"
+                f"{what_to_do(dataset, recorded, plan)}"
             )
 
 

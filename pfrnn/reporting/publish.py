@@ -57,7 +57,7 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
             )
         said.append(f"replaced: {recorded} held the evidence of tier {tier}")
     merged = recorded if tier == study.tier else None
-    _check_cards(results, prepared, merged, study.tier)
+    _check_cards(results, prepared, merged, slices.plan)
     if merged is None:
         if slices.drop:
             raise ConfigError(
@@ -83,7 +83,7 @@ def _column(results: Path, name: str) -> set[str]:
         return {row[name] for row in csv.DictReader(source)}
 
 
-def _check_cards(results: Path, prepared: Path, recorded: Path | None, tier: str) -> None:
+def _check_cards(results: Path, prepared: Path, recorded: Path | None, plan: Plan) -> None:
     """Refuse results of data that nothing here describes, as those of another machine."""
     cards = [read_prepared(path)["name"] for path in prepared.glob("*/card.json")]
     if recorded:
@@ -92,7 +92,7 @@ def _check_cards(results: Path, prepared: Path, recorded: Path | None, tier: str
         raise RecordError(
             f"{results / 'results.csv'}: results of {', '.join(unknown)}, but {prepared} has no "
             "card of this data (its state, controls and sizes); prepare it first: "
-            + "; ".join(f"pfrnn prepare {name} --tier {tier}" for name in unknown)
+            + "; ".join(f"pfrnn prepare {name} {plan.options}" for name in unknown)
         )
 
 
@@ -108,5 +108,5 @@ def _check_aggregated(results: Path, plan: Plan) -> None:
     if passed:
         raise RecordError(
             f"{results}: {len(passed)} finished finals are not in results.csv, {passed[0]} for "
-            f"one; run `pfrnn aggregate --tier {plan.config.tier}` first"
+            f"one; run `pfrnn aggregate {plan.options}` first"
         )

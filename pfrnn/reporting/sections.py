@@ -117,7 +117,9 @@ def runs_part(lookup: Lookup) -> Part:
                     seconds_text(row["final_seconds"]),
                     str(row["device"]),
                     str(row["commit"])[:12],
-                    rebuild_command(evidence.study.tier, str(final)),
+                    rebuild_command(
+                        evidence.study.tier, str(final), evidence.study.parameter_files
+                    ),
                 ),
                 str(row["dataset"]),
                 str(row["variant"]),

@@ -1,6 +1,9 @@
 """Reports from whole and from partial results: nothing blank, no NaN, stable bytes."""
 
+import html
+import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 import simulated
 
 from pfrnn.cli import main
+from pfrnn.cli.report import study_of
 from pfrnn.errors import RecordError
 from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.evidence import read_results
@@ -129,6 +133,30 @@ def test_same_evidence_same_bytes(quick: Path, tmp_path: Path) -> None:
 def test_an_evidence_folder_is_rendered_as_it_stands(quick: Path, tmp_path: Path) -> None:
     page = write_report(quick, tmp_path / "none", simulated.study(), tmp_path)
     assert page.read_bytes() == (quick / "index.html").read_bytes()
+
+
+def test_commands_name_the_studys_parameter_files(quick: Path, tmp_path: Path) -> None:
+    """Evidence of params.yaml alone, as all was once, names none."""
+    study = json.loads((quick / "data" / "study.json").read_text(encoding="utf-8"))
+    assert "parameter_files" not in study
+    plain = (quick / "index.html").read_text(encoding="utf-8")
+    assert "--configfile" not in plain
+    assert "--params" not in plain
+    shutil.copytree(quick, tmp_path / "own")
+    named = study | {"parameter_files": ["mine.yaml", "my own.yaml"]}
+    (tmp_path / "own" / "data" / "study.json").write_text(json.dumps(named), encoding="utf-8")
+    text = html.unescape(render(tmp_path / "own", tmp_path / "own").read_text(encoding="utf-8"))
+    assert "snakemake -n -q --configfile mine.yaml 'my own.yaml' --config tier=quick -- " in text
+    assert "--resources gpu=1 --configfile mine.yaml 'my own.yaml' --config tier=quick" in text
+    assert "--tier quick --params 'params.yaml,mine.yaml,my own.yaml'" in text
+
+
+def test_a_study_records_its_parameter_files(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("study: {variants: [gru]}\n", encoding="utf-8")
+    study = study_of(f"params.yaml,{own}", "quick", {})
+    assert study.recorded()["parameter_files"] == (str(own),)
+    assert "parameter_files" not in study_of("params.yaml", "quick", {}).recorded()
 
 
 def partial(tmp_path: Path, repetitions: int, **changes: object) -> str:

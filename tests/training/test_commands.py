@@ -106,7 +106,8 @@ def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
         told = capsys.readouterr().err
         assert f"results.csv: {column}: expected " in told
         assert f"got {value}; those are the records of {final}" in told
-        assert "`pfrnn aggregate --tier smoke`" in told
+        assert "`pfrnn aggregate --tier smoke --params " in told
+        assert "overrides.yaml` writes it anew" in told
         assert run("aggregate") == 0
         assert table.read_bytes() == whole
     table.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
@@ -257,6 +258,27 @@ def test_absent_finals_are_named_and_an_error_when_strict(line, capsys):
     assert run("aggregate") == 1
     assert "no finished final" in capsys.readouterr().err
     assert run("aggregate", "--missing", "maze10=no such file") == 0
+
+
+def test_finished_finals_outside_the_plan_are_named(done, tmp_path, capsys):
+    """As an own model's are for the command that doesn't name its study's file."""
+    run, whole, _, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    capsys.readouterr()
+    assert run(results, "aggregate") == 0
+    assert "left out" not in capsys.readouterr().err
+    table = (results / "results.csv").read_bytes()
+    other = cell.final_id.replace("gru", "mgu")
+    shutil.copytree(results / cell.final_id, results / other)
+    assert run(results, "aggregate") == 0
+    told = capsys.readouterr().err
+    assert f"left out: {other}\n" in told
+    assert "--params params.yaml,FILE" in told
+    assert (results / "results.csv").read_bytes() == table
+    shutil.rmtree(results / cell.final_id)
+    assert run(results, "aggregate") == 1
+    assert f"1 are here that the plan doesn't hold, {other} for one" in capsys.readouterr().err
 
 
 def test_unknown_id_is_a_usage_error_that_names_the_nearest(line, capsys):

@@ -14,6 +14,8 @@ from pfrnn.config import TIERS
 from pfrnn.data.registry import dataset
 from pfrnn.data.remote import fetch
 from pfrnn.data.sets import air
+from pfrnn.plan import load_plan
+from pfrnn.reporting.matrices import rebuild_command
 
 SMOKE = {
     "prepare": 1,
@@ -64,6 +66,20 @@ def test_a_damaged_selection_is_named_before_anything_is_planned(planned, text: 
         assert f"`pfrnn select {name[1]}" in done.stdout
     finally:
         shutil.rmtree(planned.folder / "results" / "smoke" / "selection")
+
+
+def test_the_reports_command_plans_a_study_with_a_file_of_its_own(planned) -> None:
+    mine = planned.folder / "mine.yaml"
+    mine.write_text("study: {variants: [lstm_bnrelu]}\n", encoding="utf-8")
+    try:
+        (cell,) = load_plan(f"params.yaml,{mine}", "smoke").cells
+        asks = [
+            rebuild_command("smoke", cell.final_id, files).partition(" && ")[0]
+            for files in (("mine.yaml",), ())
+        ]
+        assert [planned.shell(ask).returncode == 0 for ask in asks] == [True, False]
+    finally:
+        mine.unlink()
 
 
 @pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "smoke"])
