@@ -2,7 +2,9 @@
 
 ``data/blocks.json`` maps the id of each finished search block and final (the id holds the digest of
 its parameters) to ``data_digest``, ``commit``, ``device``, ``wall_seconds`` and
-``predicted_seconds`` (null: not known). `pfrnn grid` counts what stands there as done.
+``predicted_seconds`` (null: not known); a block's ``dirty`` is true where its source had changes
+that the commit doesn't hold, else absent (a final's stands in ``data/runs.json``). `pfrnn grid`
+counts what stands there as done.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ def finished_blocks(results: Path) -> Jobs:
             raise RecordError(f"{path}: damaged ({error}); remove the folder and run again") from (
                 error
             )
+        if run.get("dirty"):
+            job["dirty"] = True
         found[path.parent.relative_to(results).as_posix()] = job
     return found
 

@@ -30,6 +30,9 @@ from pfrnn.recorded import evidence_cure, read_jobs, read_part, read_table
 from pfrnn.records import RESULT_COLUMNS
 
 HISTORY = ("final_id", "member", "epoch", "train_loss", "val_score", "ess")
+# Ends a commit in whose place an edited source ran, as in PFRNN_COMMIT.
+DIRTY = "-dirty"
+EXPLAINED_DIRTY = f"{DIRTY[1:]}: the source had changes that this commit doesn't hold"
 NUMERIC = (
     "hidden_size",
     "particles",
@@ -104,6 +107,15 @@ class Evidence(NamedTuple):
     beliefs: dict[str, dict[str, Any]]
     sequences: dict[str, dict[str, Any]]
     blocks: dict[str, dict[str, Any]]
+
+    def commit_of(self, final: str, commit: str, digits: int = 40) -> str:
+        """Return a final's commit, marked where the source had changes that no commit holds."""
+        return commit[:digits] + (DIRTY if self.runs.get(final, {}).get("dirty") else "")
+
+    def commits(self) -> list[str]:
+        """The commit of each row of the results, as :meth:`commit_of` has it."""
+        pairs = zip(self.results["final_id"], self.results["commit"], strict=True)
+        return [self.commit_of(str(final), str(commit)) for final, commit in pairs]
 
 
 _AGAIN = "write it with `pfrnn aggregate`, or take the committed one back"

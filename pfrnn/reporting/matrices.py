@@ -103,7 +103,7 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("final block", str(row["final_id"])),
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
-        ("commit", str(row["commit"])),
+        ("commit", lookup.evidence.commit_of(str(row["final_id"]), str(row["commit"]))),
         ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
         ("rebuild", rebuild_command(tier, str(row["final_id"]), files)),
         ("by hand", f"pfrnn final {row['final_id']} {by_hand}"),

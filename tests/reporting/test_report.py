@@ -151,6 +151,37 @@ def test_commands_name_the_studys_parameter_files(quick: Path, tmp_path: Path) -
     assert "--tier quick --params 'params.yaml,mine.yaml,my own.yaml'" in text
 
 
+def test_a_commit_is_marked_where_the_source_had_other_changes(tmp_path: Path) -> None:
+    plan = simulated.study("gpu", ("air",), ("lstm", "gru"))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    finals = sorted(results.glob("final/air/*/run.json"))
+    commit, block = "0123456789abcdef", "search/air/gru/h80-k0-b64-0123456789"
+    (results / block).mkdir(parents=True)
+    run = {"data_digest": "1", "commit": commit, "wall_seconds": 1, "dirty": True}
+    run |= {"machine": {"device_name": "test device"}}
+
+    def texts() -> dict[str, str]:
+        page = write_report(results, prepared, plan, tmp_path / "report")
+        names = ("index.html", "summary.md", "tables/cost.csv")
+        return {name: (page.parent / name).read_text(encoding="utf-8") for name in names}
+
+    for path in finals:
+        path.write_text(json.dumps({"dirty": False}), encoding="utf-8")
+    assert not any("dirty" in text for text in texts().values())
+    finals[0].write_text(json.dumps({"dirty": True}), encoding="utf-8")
+    (results / block / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    found = texts()
+    page = html.unescape(found["index.html"])
+    assert page.count(f">{commit[:12]}-dirty<") == 1  # the runs' table, one line of two
+    assert f'["commit","{commit}-dirty"]' in page
+    for name in ("index.html", "summary.md"):
+        text = html.unescape(found[name])
+        assert f"Commit {commit}, {commit}-dirty (dirty: the source had changes" in text
+    marked = [line for line in found["tables/cost.csv"].splitlines() if "-dirty" in line]
+    final = finals[0].parent.relative_to(results).as_posix()
+    assert [line.partition(",")[0] for line in marked] == [final, block]
+
+
 def test_a_study_records_its_parameter_files(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("study: {variants: [gru]}\n", encoding="utf-8")
