@@ -2,7 +2,8 @@
 
 ===================  ==========================================================================
 ``results.csv``      one row a repetition and metric (``pfrnn.records.RESULT_COLUMNS``)
-``data/study.json``  tier, planned data sets, variants and size rules, confidence, missing sets
+``data/study.json``  tier, planned data sets, variants and size rules, confidence, missing sets;
+                     parameter files over params.yaml, where there are any
 ``data/cards.json``  prepared card of each data set: state, controls, sizes, digests
 ``data/runs.json``   run record of each final: commit, device, seconds, how many diverged
 ``data/choices.json`` setting selected for each final
