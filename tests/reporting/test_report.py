@@ -152,7 +152,7 @@ def test_commands_name_the_studys_parameter_files(quick: Path, tmp_path: Path) -
 
 
 def test_a_commit_is_marked_where_the_source_had_other_changes(tmp_path: Path) -> None:
-    plan = simulated.study("gpu", ("air",), ("lstm", "gru"))
+    plan = simulated.study("gpu", ("air",), ("lstm", "pf_lstm"))
     results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
     finals = sorted(results.glob("final/air/*/run.json"))
     commit, block = "0123456789abcdef", "search/air/gru/h80-k0-b64-0123456789"
