@@ -7,6 +7,7 @@ One file (``params.yaml``) holds every number that a result depends on. A tier i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -309,6 +310,27 @@ def load_config(
     for layer in layers:
         values = merge(values, layer.values)
     return validate(Config, values | {"tier": name}, str(params), layers)
+
+
+def further_files(params: Path | str) -> tuple[str, ...]:
+    """Return the parameter files that are laid over the base file.
+
+    Example:
+        >>> further_files("params.yaml,mine.yaml")
+        ('mine.yaml',)
+    """
+    return tuple(str(params).split(",")[1:])
+
+
+def options_of(tier: str, params: Path | str = "params.yaml") -> str:
+    """Return the options that give a command a study's tier and parameters.
+
+    Example:
+        >>> options_of("quick", "params.yaml,mine.yaml")
+        '--tier quick --params params.yaml,mine.yaml'
+    """
+    given = "" if str(params) == "params.yaml" else f" --params {shlex.quote(str(params))}"
+    return f"--tier {tier}{given}"
 
 
 def _cure(path: Path) -> str:

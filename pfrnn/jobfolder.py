@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ SEAL = "seal.json"
 KEPT = ".kept"
 # The record's presence means finished (pfrnn/records.py), so it is put back last.
 RECORD = "run.json"
+# It holds seconds, so no two trainings leave the same one.
+HISTORY = "history.csv"
 # flock on a file system that has none (some network and user-space ones).
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -192,26 +194,23 @@ def break_seal(folder: Path) -> None:
 
 
 def check_seal(folder: Path, *names: str) -> None:
-    """Refuse records that are not the bytes that the job sealed.
+    """Refuse records that are not the bytes that the job sealed; ``run.json`` always.
 
-    A seal speaks for the records that were finished with the ``run.json`` it names. Beside another
-    one (DVC brings records and no seals), damaged, or absent, it says nothing, and all passes.
+    What has no seal passes: DVC brings records and no seals. It also lays the records of another
+    commit over those of a training that was sealed here, which then says nothing of them: their
+    histories, which hold each epoch's seconds, are others, too.
 
     Args:
-        folder: a finished job's folder.
+        folder: a job's folder; without ``run.json`` it is at work, and nothing is refused.
         names: records to compare; one that isn't there or wasn't sealed is passed over.
 
     Raises:
-        RecordError: a record has another digest than the seal's.
+        RecordError: a record has another digest than the seal's, or the seal can't be read.
     """
-    seal_file = folder / SEALED / SEAL
-    try:
-        digests = dict(read_json(seal_file)["sha256"])
-        if sha256_file(folder / RECORD) != digests[RECORD]:
-            return
-    except (OSError, ValueError, KeyError, TypeError):
+    digests = _sealed(folder) if (folder / RECORD).is_file() else None
+    if digests is None or _of_another_training(folder, digests):
         return
-    for name in names:
+    for name in dict.fromkeys((RECORD, *names)):
         path = folder / name
         if name not in digests or not path.is_file():
             continue
@@ -219,8 +218,37 @@ def check_seal(folder: Path, *names: str) -> None:
         if found != digests[name]:
             raise RecordError(
                 f"{path}: changed since its job finished: sha256 {found[:12]}, expected "
-                f"{str(digests[name])[:12]} by {seal_file}; {again(folder)}"
+                f"{digests[name][:12]} by {folder / SEALED / SEAL}; {again(folder)}"
             )
+
+
+def _sealed(folder: Path) -> dict[str, str] | None:
+    """The digests that a seal holds; None without a seal."""
+    path = folder / SEALED / SEAL
+    try:
+        digests = {str(name): str(digest) for name, digest in read_json(path)["sha256"].items()}
+        if RECORD not in digests:
+            raise ValueError(f"no digest of {RECORD}")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(
+            f"{path}: expected the digests of the job's finished records, got a damaged file "
+            f"({error}), so nothing vouches for them; {again(folder)}. Where they are known to be "
+            f"right, as from `dvc checkout`, remove {path.parent} instead"
+        ) from error
+    return digests
+
+
+def _of_another_training(folder: Path, digests: Mapping[str, str]) -> bool:
+    """Whether record and history are both others than the sealed ones, as only a training's are."""
+    pair = (RECORD, HISTORY)
+    return all(
+        name in digests
+        and (folder / name).is_file()
+        and sha256_file(folder / name) != digests[name]
+        for name in pair
+    )
 
 
 def again(folder: Path) -> str:
@@ -231,8 +259,8 @@ def again(folder: Path) -> str:
         return "run its job again"
     command, job = commands[folder.parts[kinds[-1]]], "/".join(folder.parts[kinds[-1] :])
     return (
-        f"run `pfrnn {command} {job}` with the tier's --tier: it puts its own file back, or trains "
-        "again where that is lost, too"
+        f"run `pfrnn {command} {job}` with the run's --tier and --params: it puts its own file "
+        "back, or trains again where that is lost, too"
     )
 
 

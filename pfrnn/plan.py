@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfrnn.config import Config, SizeRule, load_config
+from pfrnn.config import Config, SizeRule, load_config, options_of
 from pfrnn.data.base import Card, Protocol, protocol_digest
 from pfrnn.data.registry import dataset, dataset_names, protocol
 from pfrnn.errors import ConfigError, suggestion
@@ -78,11 +78,24 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that a tier runs."""
+    """Everything that a tier runs.
+
+    Attributes:
+        config: the tier's configuration.
+        protocols: of each data set.
+        cells: what is to be filled.
+        params: the parameter files that it was read from, for commands in messages.
+    """
 
     config: Config
     protocols: Mapping[str, Protocol]
     cells: tuple[Cell, ...]
+    params: str = "params.yaml"
+
+    @property
+    def options(self) -> str:
+        """The options that give a command this plan."""
+        return options_of(self.config.tier, self.params)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -163,7 +176,7 @@ def load_plan(
     overrides: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Read the configuration of a tier and derive its plan."""
-    return make_plan(load_config(params, tier, overrides))
+    return make_plan(load_config(params, tier, overrides))._replace(params=str(params))
 
 
 def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_digest: str) -> Cell:

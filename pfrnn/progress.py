@@ -5,10 +5,14 @@ from __future__ import annotations
 import fcntl
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pfrnn.errors import RecordError
+from pfrnn.evaluation.aggregate import read_scores
+from pfrnn.evaluation.selection import read_candidates
 from pfrnn.files import read_json
 from pfrnn.jobfolder import LOCK, SEAL, SEALED
 from pfrnn.plan import Plan
@@ -27,10 +31,11 @@ class JobState(NamedTuple):
     Attributes:
         id: the block's or final's id.
         state: done: its record is complete; running: a live process holds its log or its folder;
-            failed: it ended without a record (also when it was killed); waiting: it never started,
+            failed: it ended without a record (also when it was killed), or what it recorded is
+            damaged, changed or lost; waiting: it never started,
             or not since what it needs was made, or its record was removed after a success.
         note: the last line of a running or failed job's log; of one started by hand, that it has
-            none.
+            none; what is wrong with its records.
         seconds: wall time of a finished job, where its record says so.
         device: what a running job's log says of CUDA_VISIBLE_DEVICES; empty on the CPU, None where
             nothing says it.
@@ -44,7 +49,11 @@ class JobState(NamedTuple):
 
 
 def job_states(plan: Plan, results: Path) -> list[JobState]:
-    """Return the state of every block and final of a plan, in the plan's order."""
+    """Return the state of every block and final of a plan, in the plan's order.
+
+    Finished is what the next stage takes: a block's members, as `pfrnn select` reads them, and a
+    final's scores, as `pfrnn aggregate` does.
+    """
     needs = {
         cell.final_id: (
             results / cell.selection_id,
@@ -52,11 +61,19 @@ def job_states(plan: Plan, results: Path) -> list[JobState]:
         )
         for cell in plan.cells
     }
-    jobs = (*(block.id for block in plan.blocks), *needs)
-    return [job_state(results, job, needs.get(job, ())) for job in jobs]
+    reads: dict[str, Callable[[], Any]] = {
+        block.id: partial(read_candidates, plan, block, results) for block in plan.blocks
+    }
+    reads |= {cell.final_id: partial(read_scores, plan, cell, results) for cell in plan.cells}
+    return [job_state(results, job, needs.get(job, ()), read) for job, read in reads.items()]
 
 
-def job_state(results: Path, job: str, needs: Sequence[Path] = ()) -> JobState:
+def job_state(
+    results: Path,
+    job: str,
+    needs: Sequence[Path] = (),
+    read: Callable[[], Any] | None = None,
+) -> JobState:
     """Return the state of one job.
 
     Args:
@@ -64,10 +81,11 @@ def job_state(results: Path, job: str, needs: Sequence[Path] = ()) -> JobState:
         job: the block's or final's id.
         needs: files without which it can't start. Where one is missing, or newer than the job's
             log, the log is an earlier run's and says nothing of this one.
+        read: reads a finished job's records; a RecordError says what is wrong with them.
     """
     record = results / job / "run.json"
     if record.is_file():
-        return _recorded(job, record)
+        return _recorded(job, record, read)
     log = results / "logs" / f"{job}.log"
     if log.is_file() and _locked(log):
         return JobState(job, "running", last_line(log), device=device_of(log))
@@ -124,12 +142,17 @@ def seconds_left(states: Iterable[JobState], at_once: int = 1) -> float | None:
     return open_jobs * sum(done) / len(done) / max(at_once, 1)
 
 
-def _recorded(job: str, record: Path) -> JobState:
-    """Of a job whose record is there: done, unless it can't be read."""
+def _recorded(job: str, record: Path, read: Callable[[], Any] | None) -> JobState:
+    """Of a job whose record is there: done, unless that or what it vouches for can't be read."""
     try:
         run: dict[str, Any] = read_json(record)
     except ValueError:
         return JobState(job, "failed", f"{record} is damaged; delete it and run the job again")
+    try:
+        if read is not None:
+            read()
+    except RecordError as error:
+        return JobState(job, "failed", str(error))
     value = run.get("wall_seconds")
     return JobState(job, "done", seconds=float(value) if isinstance(value, int | float) else None)
 

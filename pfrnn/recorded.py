@@ -8,7 +8,8 @@ of the parameters, so a recorded id that stands in the plan is a result of that 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import io
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,14 @@ from pfrnn.errors import RecordError
 from pfrnn.files import digest_of, read_json, sha256_file
 from pfrnn.plan import Plan, make_plan
 from pfrnn.workload import Sizes, dataset_sizes, seconds, tasks
+
+# What each entry of an evidence file must name; the others are read entry by entry.
+REQUIRED = {
+    "study.json": ("tier", "datasets", "variants", "size_rules", "confidence", "missing",
+                   "missing_files"),
+    "cards.json": ("state", "sequences", "arrays_digest", "protocol_digest"),
+    "blocks.json": ("data_digest", "commit", "device", "wall_seconds", "predicted_seconds"),
+}  # fmt: skip
 
 
 class Recorded(NamedTuple):
@@ -56,13 +65,14 @@ class Progress(NamedTuple):
 def whole_plan(params: Path | str, tier: str | None = None) -> Plan:
     """Return the plan of all that a tier may run, substitutes included."""
     config = load_config(params, tier)
-    return make_plan(with_sets(config, config.study.substitutes))
+    plan = make_plan(with_sets(config, config.study.substitutes))
+    return plan._replace(params=str(params))
 
 
 def tier_recorded(folder: Path) -> str | None:
     """Return the tier of the evidence in a folder; None where there is none."""
-    study = folder / "data" / "study.json"
-    return str(_read(study)["tier"]) if study.is_file() else None
+    is_there = (folder / "data" / "study.json").is_file()
+    return str(read_part(folder, "study.json")["tier"]) if is_there else None
 
 
 def published_for(tier: str, reports: Path = Path("reports")) -> Path | None:
@@ -94,14 +104,14 @@ def read_recorded(folder: Path, plan: Plan) -> Recorded:
             "name the folder that `pfrnn report --out` wrote, or leave the recorded results out"
         )
     finals, blocks = {cell.final_id for cell in plan.cells}, {block.id for block in plan.blocks}
-    path = folder / "data" / "blocks.json"
-    jobs = _read(path) if path.is_file() else {}
-    found = {row["final_id"]: row["data_digest"] for row in _rows(folder)}
+    jobs = read_jobs(folder)
+    rows = read_table(folder / "results.csv", ("final_id", "data_digest"))
+    found = {row["final_id"]: row["data_digest"] for row in rows}
     return Recorded(
         folder,
         {name: digest for name, digest in found.items() if name in finals},
         {name: str(job["data_digest"]) for name, job in jobs.items() if name in blocks},
-        _read(folder / "data" / "cards.json"),
+        read_part(folder, "cards.json"),
         tuple(name for name in found if name not in finals),
     )
 
@@ -220,7 +230,8 @@ def other_data(plan: Plan, prepared: Path, recorded: Recorded) -> dict[str, tupl
             continue
         card = prepared / plan.prepared_id(name) / "card.json"
         if card.is_file() and name not in found:
-            here = str(_read(card)["arrays_digest"])
+            found_here = read_object(card, f"remove {card.parent} and run `pfrnn prepare {name}`")
+            here = str(found_here.get("arrays_digest"))
             if here != digest:
                 found[name] = (digest, here)
     return found
@@ -236,33 +247,107 @@ def check_data(plan: Plan, prepared: Path, recorded: Recorded) -> None:
         raise RecordError(
             f"{recorded.folder}: recorded results of data set {name} come from data "
             f"{digest[:12]}, prepared here are {here[:12]}; "
-            f"{what_to_do(name, recorded.folder, plan.config.tier)}"
+            f"{what_to_do(name, recorded.folder, plan)}"
         )
 
 
-def what_to_do(name: str, folder: Path, tier: str) -> str:
+def what_to_do(name: str, folder: Path, plan: Plan) -> str:
     """Say how to get a data set's results onto one version of its data."""
     return (
         f"put the raw files (or data/prepared/{name}-...) of the recorded version here and run "
         f"{name} again, or give up its recorded results: "
-        f"pfrnn report --tier {tier} --out {folder} --drop {name}"
+        f"pfrnn report {plan.options} --out {folder} --drop {name}"
     )
 
 
-def _rows(folder: Path) -> list[dict[str, str]]:
-    path = folder / "results.csv"
+def read_jobs(folder: Path) -> dict[str, Any]:
+    """Read ``data/blocks.json``; evidence that was written before jobs were recorded has none."""
+    is_there = (folder / "data" / "blocks.json").is_file()
+    return read_part(folder, "blocks.json") if is_there else {}
+
+
+def read_part(folder: Path, name: str) -> dict[str, Any]:
+    """Read a JSON file of the evidence, ``data/<name>``.
+
+    Args:
+        folder: the report's folder.
+        name: a file that ``pfrnn.reporting.evidence`` lists.
+
+    Raises:
+        RecordError: it is missing, empty, cut, or holds something else.
+    """
+    path = folder / "data" / name
+    found = read_object(path, evidence_cure(path))
+    # The study is one entry, all others map ids or data sets to entries.
+    entries = {"": found} if name == "study.json" else found
+    for key, entry in entries.items():
+        wanted = REQUIRED.get(name, ())
+        if not isinstance(entry, dict):
+            came = type(entry).__name__
+        elif lacking := [one for one in wanted if one not in entry]:
+            came = f"one without {', '.join(lacking)}"
+        else:
+            continue
+        where = f"{path}, {key}" if key else f"{path}"
+        raise RecordError(f"{where}: expected a mapping, got {came}; {evidence_cure(path)}")
+    return found
+
+
+def read_object(path: Path, cure: str) -> dict[str, Any]:
+    """Read a JSON file that must be there and hold a mapping.
+
+    Raises:
+        RecordError: it doesn't.
+    """
     try:
-        with path.open(encoding="utf-8", newline="") as source:
-            rows = list(csv.DictReader(source))
+        found = read_json(path)
     except FileNotFoundError as error:
-        raise RecordError(f"{path}: no such file; `pfrnn report` writes it") from error
-    if rows and not {"final_id", "data_digest"} <= rows[0].keys():
-        raise RecordError(f"{path}: expected the columns final_id and data_digest of results.csv")
+        raise RecordError(f"{path}: no such file; {cure}") from error
+    except ValueError as error:
+        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
+        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
+    return found
+
+
+def read_table(path: Path, columns: Iterable[str], cure: str = "") -> list[dict[str, str]]:
+    """Read a table of the evidence.
+
+    Args:
+        path: the file.
+        columns: that it must have.
+        cure: what to do about a damaged one; as of the evidence when left out.
+
+    Raises:
+        RecordError: it is missing, no table, lacks a column, or was cut.
+    """
+    cure = cure or evidence_cure(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        rows, names = list(reader), reader.fieldnames or ()
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: no such file; {cure}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RecordError(f"{path}: expected a table, got other bytes ({error}); {cure}") from error
+    if lacking := [name for name in columns if name not in names]:
+        came = f"one without {', '.join(lacking)}" if text.strip() else "an empty file"
+        raise RecordError(f"{path}: expected a table with its columns, got {came}; {cure}")
+    for number, row in enumerate(rows, start=2):
+        # A short line leaves None in its columns, a long one has None for a key.
+        if None in row or None in row.values():
+            raise RecordError(
+                f"{path}, line {number}: expected {len(names)} fields, got others; {cure}"
+            )
+    if not text.endswith("\n"):
+        raise RecordError(f"{path}: ends in the middle of a line; it was cut; {cure}")
     return rows
 
 
-def _read(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except (FileNotFoundError, ValueError) as error:
-        raise RecordError(f"{path}: missing or damaged ({error}); take it from git") from error
+def evidence_cure(path: Path) -> str:
+    """Say how a lost or damaged file of a report is had again, for the end of a message."""
+    return (
+        f"take the committed one back (`git checkout -- {path}`), or write the report anew from "
+        "its results into an empty folder (`pfrnn report --out DIR`)"
+    )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pfrnn.config import Config
 from pfrnn.data.base import Protocol
 from pfrnn.data.registry import dataset
+from pfrnn.errors import DataError
 from pfrnn.files import read_json
 from pfrnn.plan import Cell, Plan, members_of_ensemble
 from pfrnn.rates import FORWARD, START_SECONDS, Work, step_seconds
@@ -169,14 +170,23 @@ def dataset_sizes(plan: Plan, prepared: Path | str = "data/prepared") -> dict[st
     for name, protocol in plan.protocols.items():
         card = Path(prepared) / plan.prepared_id(name) / "card.json"
         if card.is_file():
-            found = read_json(card)
-            counts = found["sequences"]
-            sizes[name] = Sizes(
-                counts["train"], counts["validation"], counts["test"], found["max_length"]
-            )
+            sizes[name] = _prepared_sizes(card)
         else:
             sizes[name] = _bound(protocol, dataset(name).card.rows)
     return sizes
+
+
+def _prepared_sizes(card: Path) -> Sizes:
+    """Read the sizes that a prepared card states."""
+    try:
+        found = read_json(card)
+        counts = found["sequences"]
+        return Sizes(counts["train"], counts["validation"], counts["test"], found["max_length"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{card}: expected a card with the numbers of sequences, got a damaged file ({error}); "
+            f"remove {card.parent} and run `pfrnn prepare`"
+        ) from error
 
 
 # Time steps of a sequence where neither card nor protocol says: longer than any set of the paper.

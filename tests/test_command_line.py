@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pfrnn.cli import build_parser, main
+from pfrnn.records import RESULT_COLUMNS
 
 ROOT = Path(__file__).parents[1]
 
@@ -123,6 +124,19 @@ def test_a_results_folder_that_is_named_must_be_there(tmp_path, capsys) -> None:
     assert main([*asked, "--out", str(tmp_path / "out")]) == 2
     assert "no such folder; name a tier's results" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("table", [None, ",".join(RESULT_COLUMNS) + "\n"])
+def test_a_report_without_results_says_so(tmp_path, capsys, table) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    if table is not None:
+        (results / "results.csv").write_text(table)
+    assert main(["report", "--tier", "smoke", "--results", str(results)]) == 0
+    said = capsys.readouterr().out
+    assert "so nothing has run in this report" in said
+    assert "`pfrnn aggregate --tier smoke` writes it from finished jobs" in said
+    assert ("no row below its header" in said) == (table is not None)
 
 
 def test_a_report_needs_a_folder_that_can_be_made(tmp_path, capsys) -> None:

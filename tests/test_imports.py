@@ -41,7 +41,7 @@ ALLOWED = {
     "rates": set(),
     "workload": {"data", "plan", "rates"},
     "recorded": {"data", "plan", "workload"},
-    "progress": {"plan", "jobfolder"},
+    "progress": {"plan", "jobfolder", "evaluation"},
     "devices": set(),
     "jobfolder": set(),
     "schema": {"data"},

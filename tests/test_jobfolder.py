@@ -102,6 +102,7 @@ def finished(tmp_path):
     """A finished job's folder, sealed."""
     write_json(tmp_path / "run.json", {"id": "job"})
     (tmp_path / "members.csv").write_text("member\n0\n")
+    (tmp_path / "history.csv").write_text("member,epoch,seconds\n0,1,0.53\n")
     (tmp_path / "best.pt").write_bytes(bytes(range(256)) * 64)
     (tmp_path / "checkpoint.pt").write_bytes(b"not kept")
     assert seal(tmp_path, IDENTITY, NAMES)
@@ -209,17 +210,44 @@ def test_a_record_that_was_changed_is_refused(finished, how):
     assert unseal(finished, IDENTITY, NAMES) == (how == "replaced")
 
 
-@pytest.mark.parametrize("why", ["broken", "damaged", "of another record"])
-def test_a_seal_of_other_records_says_nothing(finished, why):
-    """DVC brings the records of another commit, and no seals."""
-    if why == "broken":
-        break_seal(finished)
-    elif why == "damaged":
-        (finished / jobfolder.SEALED / jobfolder.SEAL).write_text("[]")
-    else:
-        (finished / "run.json").write_text("{}")
+def test_records_without_a_seal_pass(finished):
+    """DVC brings records and no seals."""
+    break_seal(finished)
+    (finished / "run.json").write_text("{}")
     (finished / "members.csv").write_text("member\n1\n")
     check_seal(finished, *NAMES)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sha256": {}}', '{"sha256": 1}'])
+def test_a_seal_that_cannot_be_read_vouches_for_nothing(finished, text):
+    path = finished / jobfolder.SEALED / jobfolder.SEAL
+    path.write_text(text)
+    with pytest.raises(RecordError, match=r"seal.json: expected the digests .* remove \S+finished"):
+        check_seal(finished)
+    path.unlink()
+    check_seal(finished)
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced"])
+def test_a_run_record_that_was_changed_is_refused(finished, how):
+    if how == "replaced":
+        (finished / "run.json").unlink()
+    (finished / "run.json").write_text("{}")
+    for names in ((), NAMES):
+        with pytest.raises(RecordError, match=r"run.json: changed since its job finished"):
+            check_seal(finished, *names)
+    # At work: a job removes its record before it trains, and the seal when it writes a new one.
+    (finished / "run.json").unlink()
+    (finished / "members.csv").write_text("member\n1\n")
+    check_seal(finished, *NAMES)
+
+
+def test_a_seal_says_nothing_of_another_trainings_records(finished):
+    """`dvc checkout` lays those of another commit over them, and leaves the seal."""
+    for name, text in (("history.csv", "1\n"), ("run.json", "{}"), ("members.csv", "1\n")):
+        (finished / name).unlink()
+        (finished / name).write_text(text)
+    check_seal(finished, *NAMES, "history.csv")
 
 
 @pytest.mark.parametrize(

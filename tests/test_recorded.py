@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent / "reporting"))
 from planned import study, write_block, write_slice
 
 from pfrnn.cli import main
-from pfrnn.errors import RecordError
+from pfrnn.errors import DataError, RecordError
 from pfrnn.plan import Cell, Plan
 from pfrnn.recorded import (
+    REQUIRED,
     Recorded,
     again_ids,
     check_data,
@@ -201,7 +203,7 @@ def test_status_and_report_name_the_committed_results(
     assert main(["status", *common]) == 0
     assert "records" not in capsys.readouterr().out
     assert main(["report", *common]) == 0
-    assert "`pfrnn aggregate --tier smoke` writes it" in capsys.readouterr().out
+    assert "`pfrnn aggregate --tier smoke --params /" in capsys.readouterr().out
 
 
 def test_finals_of_other_parameters_count_for_nothing(
@@ -221,8 +223,51 @@ def test_a_tiers_published_report_is_found(tmp_path: Path) -> None:
     for folder, tier in (("", "gpu"), ("gpu_long", "gpu_long"), ("paper", "smoke")):
         data = tmp_path / folder / "data"
         data.mkdir(parents=True)
-        (data / "study.json").write_text(json.dumps({"tier": tier}), encoding="utf-8")
+        study = dict.fromkeys(REQUIRED["study.json"]) | {"tier": tier}
+        (data / "study.json").write_text(json.dumps(study), encoding="utf-8")
     assert published_for("gpu", tmp_path) == tmp_path
     assert published_for("gpu_long", tmp_path) == tmp_path / "gpu_long"
     assert published_for("paper", tmp_path) is None
     assert published_for("smoke", tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", '{"a', "[]", '{"a": 1}', "\udc80"])
+@pytest.mark.parametrize("name", ["data/study.json", "data/cards.json", "data/blocks.json"])
+def test_damaged_evidence_is_named_with_its_cure(
+    reports: Path,
+    name: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    params = str(Path("params.yaml").resolve())
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(reports, "reports")
+    Path("reports", name).write_bytes(text.encode(errors="surrogateescape"))
+    for command in (["grid"], ["status"], ["report", "--out", "reports"]):
+        capsys.readouterr()
+        assert main([*command, "--tier", "gpu", "--params", params]) == 1
+        told = capsys.readouterr().err
+        assert f"reports/{name}" in told
+        assert "`git checkout -- " in told
+
+
+@pytest.mark.parametrize("name", ["cards.json", "runs.json", "histories.csv"])
+def test_a_lost_part_of_the_evidence_is_named(
+    plan: Plan, reports: Path, name: str, tmp_path: Path
+) -> None:
+    shutil.copytree(reports, tmp_path / "reports")
+    (tmp_path / "reports" / "data" / name).unlink()
+    results, prepared = write_slice(tmp_path / "slice", plan, done, finals=False)
+    out = tmp_path / "reports"
+    with pytest.raises(RecordError, match=f"{name}: no such file"):
+        gather(results, prepared, study(plan), out, Slices(plan, out))
+
+
+def test_a_damaged_card_is_named(plan: Plan, tmp_path: Path) -> None:
+    card = tmp_path / plan.prepared_id("arem") / "card.json"
+    card.parent.mkdir()
+    card.write_text("{")
+    with pytest.raises(DataError, match=r"card.json: .* run `pfrnn prepare`"):
+        dataset_sizes(plan, tmp_path)

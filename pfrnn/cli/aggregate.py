@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pfrnn.cli._options import add_study_options
+
+_SHOWN = 20
 
 
 def add_parser(commands: Any) -> None:
@@ -56,5 +59,20 @@ def run(parsed: argparse.Namespace) -> int:
     absent = [final_id for final_id in done.absent if final_id not in elsewhere]
     for final_id in absent:
         print(f"absent: {final_id}", file=sys.stderr)
+    for line in left_out(done.outside):
+        print(line, file=sys.stderr)
     print(f"{places.results / 'results.csv'}: {done.rows} rows from {done.finals} finals")
     return 1 if parsed.strict and absent else 0
+
+
+def left_out(finals: Sequence[str]) -> list[str]:
+    """Name the finished finals that the plan doesn't hold, and say why it may not."""
+    if not finals:
+        return []
+    more = len(finals) - _SHOWN
+    return [
+        *(f"left out: {final}" for final in finals[:_SHOWN]),
+        *([f"left out: and {more} more"] if more > 0 else []),
+        "the plan doesn't hold these: they have other parameters, or belong to a study with a file "
+        "of its own, which --params names: --params params.yaml,FILE",
+    ]

@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         write_readme(arguments.readme, page.parent)
     print(f"report: {page}")
-    if not (results / "results.csv").is_file() and not has_rows(out / "results.csv"):
-        print(empty_handed(results, study.tier))
+    if not has_rows(results / "results.csv") and not has_rows(out / "results.csv"):
+        print(empty_handed(results, study.tier, arguments.params))
     for name, reason in sorted(study.missing.items()):
         print(f"missing: {name}: {reason}")
     return 0
@@ -105,14 +105,17 @@ def has_rows(table: Path) -> bool:
     return table.is_file() and len(table.read_text(encoding="utf-8").splitlines()) > 1
 
 
-def empty_handed(results: Path, tier: str) -> str:
+def empty_handed(results: Path, tier: str, params: str) -> str:
     """Say that a report is without results, and where there are some."""
+    from pfrnn.config import options_of
     from pfrnn.recorded import published_for
 
-    said = f"note: no {results / 'results.csv'}, so nothing has run in this report"
+    table = results / "results.csv"
+    lacking = f"{table} has no row below its header" if table.is_file() else f"no {table}"
+    said = f"note: {lacking}, so nothing has run in this report"
     if published := published_for(tier):
         return f"{said}; committed results of the tier: {published / 'index.html'}"
-    return f"{said}; `pfrnn aggregate --tier {tier}` writes it from finished jobs"
+    return f"{said}; `pfrnn aggregate {options_of(tier, params)}` writes it from finished jobs"
 
 
 def slices_of(  # type: ignore[no-untyped-def]
@@ -170,20 +173,20 @@ def missing_then(results: Path) -> dict[str, str]:
 
     A set that has results by now is not among them.
     """
-    from pfrnn.files import read_json
+    from pfrnn.recorded import read_part
     from pfrnn.reporting.evidence import read_results
 
     recorded, table = results / "report" / "data" / "study.json", results / "results.csv"
     if not (recorded.is_file() and table.is_file()):
         return {}
     ran = set(read_results(table)["dataset"])
-    missing: dict[str, str] = read_json(recorded)["missing"]
+    missing: dict[str, str] = read_part(results / "report", "study.json")["missing"]
     return {name: reason for name, reason in missing.items() if name not in ran}
 
 
 def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: ignore[no-untyped-def]
     """Return what a tier set out to run, with its missing sets."""
-    from pfrnn.config import load_config
+    from pfrnn.config import further_files, load_config
     from pfrnn.data.registry import dataset, dataset_names
     from pfrnn.reporting.evidence import Study
 
@@ -206,4 +209,5 @@ def study_of(params: str, tier: str | None, missing: dict[str, str]):  # type: i
             for name in missing
             if name in known
         },
+        parameter_files=further_files(params),
     )

@@ -44,7 +44,8 @@ def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
         for name in study.substitutes
         if name not in study.datasets and any((results / kind / name).is_dir() for kind in kinds)
     )
-    return (make_plan(with_sets(plan.config, found)) if found else plan), found
+    wide = make_plan(with_sets(plan.config, found))._replace(params=plan.params)
+    return (wide if found else plan), found
 
 
 def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
@@ -58,7 +59,7 @@ def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
     finals = len({cell.final_id for cell in plan.cells})
     return (
         f"{recorded.folder} records {absent} of {finals} finals that are not here: "
-        f"`pfrnn grid --tier {plan.config.tier}` counts them as done"
+        f"`pfrnn grid {plan.options}` counts them as done"
     )
 
 

@@ -23,11 +23,13 @@ class Aggregated(NamedTuple):
         rows: rows written.
         finals: finals they come from.
         absent: ids of planned finals that have not finished, one that cells share once.
+        outside: ids of finished finals that the plan doesn't hold.
     """
 
     rows: int
     finals: int
     absent: tuple[str, ...]
+    outside: tuple[str, ...]
 
 
 def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggregated:
@@ -54,10 +56,29 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
         rows += _rows(plan, cell, results)
         finals.add(cell.final_id)
     _check_data(rows, results)
+    outside = outside_of(plan, results)
     if not rows and not missing:
-        raise RecordError(f"{results}: no finished final; run `pfrnn final` first")
+        raise RecordError(
+            f"{results}: no finished final; run `pfrnn final` first{_others(outside)}"
+        )
     write_text(results / "results.csv", _text(rows))
-    return Aggregated(len(rows), len(finals), tuple(absent))
+    return Aggregated(len(rows), len(finals), tuple(absent), outside)
+
+
+def outside_of(plan: Plan, results: Path) -> tuple[str, ...]:
+    """Return the finished finals that a plan doesn't hold: other parameters, or another study."""
+    planned = {cell.final_id for cell in plan.cells}
+    found = (path.parent.relative_to(results) for path in results.glob("final/*/*/run.json"))
+    return tuple(sorted({path.as_posix() for path in found} - planned))
+
+
+def _others(outside: Sequence[str]) -> str:
+    if not outside:
+        return ""
+    return (
+        f" ({len(outside)} are here that the plan doesn't hold, {outside[0]} for one: they have "
+        "other parameters, or belong to a study with a file of its own, which --params names)"
+    )
 
 
 def check_table(plan: Plan, results: Path) -> None:
@@ -82,7 +103,7 @@ def check_table(plan: Plan, results: Path) -> None:
         if found != expected:
             raise RecordError(
                 f"{path}: {_difference(expected, found)}; those are the records of "
-                f"{cell.final_id}; `pfrnn aggregate --tier {plan.config.tier}` writes it anew"
+                f"{cell.final_id}; `pfrnn aggregate {plan.options}` writes it anew"
             )
 
 
@@ -147,6 +168,16 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "commit": record["commit"],
         "final_id": cell.final_id,
     }
+    return [common | row for row in read_scores(plan, cell, results)]
+
+
+def read_scores(plan: Plan, cell: Cell, results: Path) -> list[dict[str, str]]:
+    """Read a finished final's ``test.csv``.
+
+    Raises:
+        RecordError: it is missing, was changed or cut, or lacks a score.
+    """
+    folder = results / cell.final_id
     rows = read_rows(folder, "test.csv", TEST_COLUMNS)
     evaluation = plan.config.for_dataset(cell.dataset).evaluation
     ensemble = variant(cell.trained).kind == "ensemble"
@@ -155,7 +186,7 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         rows,
         evaluation.ensemble_repetitions if ensemble else evaluation.repetitions,
     )
-    return [common | row for row in rows]
+    return rows
 
 
 def check_scores(path: Path, rows: Sequence[Mapping[str, Any]], repetitions: int) -> None:

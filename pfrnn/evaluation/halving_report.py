@@ -11,6 +11,7 @@ from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.halving import Replay, replay
 from pfrnn.evaluation.record import check_record, read_rows
 from pfrnn.files import digest_of
+from pfrnn.jobfolder import again
 from pfrnn.plan import Plan, block_parameters
 
 _READ = ("member", "epoch", "val_score")
@@ -44,17 +45,36 @@ def replay_tier(plan: Plan, results: Path) -> list[Replayed]:
         if len(block.settings) < 2 or not (folder / "run.json").is_file():
             continue
         check_record(folder, digest_of(block_parameters(plan, block)))
-        # A score that isn't finite is written as an empty field.
-        history = [
-            {key: float(row[key] or "inf") for key in _READ}
-            for row in read_rows(folder, "history.csv", _READ)
-        ]
-        found = replay(history, config.training.max_epochs)
+        found = replay(read_history(folder), config.training.max_epochs)
         if math.isfinite(found.score):  # else all members diverged: there is no winner to find
             rows.append(Replayed(block.dataset, block.id, len(block.settings), found))
     if not rows:
         raise RecordError(f"{results}: no finished block of more than one member; run the tier")
     return rows
+
+
+def read_history(folder: Path) -> list[dict[str, float]]:
+    """Read the scores of a block's members, one mapping a member and epoch.
+
+    Raises:
+        RecordError: the file is damaged: also where a line names no member or epoch.
+    """
+    rows = read_rows(folder, "history.csv", _READ)
+    try:
+        # A score that isn't finite is written as an empty field; the others are never empty.
+        return [
+            {
+                "member": int(row["member"]),
+                "epoch": int(row["epoch"]),
+                "val_score": float(row["val_score"] or "inf"),
+            }
+            for row in rows
+        ]
+    except ValueError as error:
+        raise RecordError(
+            f"{folder / 'history.csv'}: expected whole numbers for member and epoch and a number "
+            f"or nothing for val_score, got others ({error}); {again(folder)}"
+        ) from error
 
 
 def cells_agreeing(plan: Plan, rows: Sequence[Replayed]) -> tuple[int, int]:

@@ -27,7 +27,8 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
         The record.
 
     Raises:
-        RecordError: there is none, it is damaged, or its parameters are others.
+        RecordError: there is none, it is damaged, changed since the job finished, or its
+            parameters are others.
     """
     path = folder / "run.json"
     try:
@@ -37,6 +38,7 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
         raise RecordError(f"{path}: missing; this job has not finished") from error
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path}: damaged ({error}); remove the folder and run again") from error
+    check_seal(folder)
     if found != expected:
         raise RecordError(
             f"{path}: computed with parameters {found}, the configuration now asks for "

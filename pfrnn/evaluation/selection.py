@@ -95,24 +95,31 @@ def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
             f"{folder / 'members.csv'}: expected {record['members']} members, got {len(rows)}; "
             f"{again(folder)}"
         )
-    return [
-        Candidate(
-            block_id=block.id,
-            member=int(row["member"]),
-            hidden_size=block.hidden_size,
-            particles=block.particles,
-            batch_size=block.batch_size,
-            learning_rate=float(row["learning_rate"]),
-            clip=float(row["clip"]),
-            l2=float(row["l2"]),
-            status=row["status"],
-            epochs=int(row["epochs"]),
-            best_epoch=int(row["best_epoch"]),
-            val_score=_number(row["val_score"]),
-            val_loss=_number(row["val_loss"]),
-        )
-        for row in rows
-    ]
+    try:
+        return [_candidate(block, row) for row in rows]
+    except ValueError as error:
+        raise RecordError(
+            f"{folder / 'members.csv'}: expected numbers, got others ({error}); {again(folder)}"
+        ) from error
+
+
+def _candidate(block: Block, row: Mapping[str, str]) -> Candidate:
+    """Return a line of members.csv; ValueError where a number isn't one."""
+    return Candidate(
+        block_id=block.id,
+        member=int(row["member"]),
+        hidden_size=block.hidden_size,
+        particles=block.particles,
+        batch_size=block.batch_size,
+        learning_rate=float(row["learning_rate"]),
+        clip=float(row["clip"]),
+        l2=float(row["l2"]),
+        status=row["status"],
+        epochs=int(row["epochs"]),
+        best_epoch=int(row["best_epoch"]),
+        val_score=_number(row["val_score"]),
+        val_loss=_number(row["val_loss"]),
+    )
 
 
 def _number(text: str) -> float:
@@ -162,7 +169,7 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
     path = results / cell.selection_id
     if not path.is_file():
         raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
-    cure = f"run `pfrnn select {cell.selection_id}` again, with the tier's --tier"
+    cure = f"run `pfrnn select {cell.selection_id}` again, with the run's --tier and --params"
     selection = read_mapping(path, cure)
     if selection.get("digest") != cell.digest:
         raise RecordError(
@@ -176,6 +183,17 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
         )
     _check_searched(cell, chosen, f"{path}: ", cure)
     return selection
+
+
+def check_selections(plan: Plan, results: Path) -> None:
+    """Refuse damaged selection files; who looks at names alone takes them for made.
+
+    Raises:
+        RecordError: one is damaged, or chooses what its search hasn't trained.
+    """
+    for cell in {cell.selection_id: cell for cell in plan.cells}.values():
+        if (results / cell.selection_id).exists():
+            read_selection(cell, results)
 
 
 def _check_searched(cell: Cell, chosen: Mapping[str, Any], where: str, cure: str) -> None:

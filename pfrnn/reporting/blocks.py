@@ -2,7 +2,9 @@
 
 ``data/blocks.json`` maps the id of each finished search block and final (the id holds the digest of
 its parameters) to ``data_digest``, ``commit``, ``device``, ``wall_seconds`` and
-``predicted_seconds`` (null: not known). `pfrnn grid` counts what stands there as done.
+``predicted_seconds`` (null: not known); a block's ``dirty`` is true where its source had changes
+that the commit doesn't hold, else absent (a final's stands in ``data/runs.json``). `pfrnn grid`
+counts what stands there as done.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import read_mapping
-from pfrnn.jobfolder import again
+from pfrnn.jobfolder import again, check_seal
 from pfrnn.plan import Plan
 from pfrnn.recorded import sizes_of
 from pfrnn.workload import seconds, tasks
@@ -23,10 +25,15 @@ Jobs = dict[str, dict[str, Any]]
 
 
 def finished_blocks(results: Path) -> Jobs:
-    """Return the finished search blocks below ``results/<tier>``."""
+    """Return the finished search blocks below ``results/<tier>``.
+
+    Raises:
+        RecordError: a block's record is damaged, or has changed since it finished.
+    """
     found = {}
     for path in sorted(results.glob("search/*/*/*/run.json")):
         run = read_mapping(path, again(path.parent))
+        check_seal(path.parent)
         try:
             job = {
                 "data_digest": str(run["data_digest"]),
@@ -39,6 +46,8 @@ def finished_blocks(results: Path) -> Jobs:
             raise RecordError(f"{path}: damaged ({error}); remove the folder and run again") from (
                 error
             )
+        if run.get("dirty"):
+            job["dirty"] = True
         found[path.parent.relative_to(results).as_posix()] = job
     return found
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json, sha256_file
+from pfrnn.files import sha256_file
+from pfrnn.recorded import read_object, read_part
 from pfrnn.reporting.evidence import read_evidence
 from pfrnn.reporting.licensing import not_allowed
 from pfrnn.reporting.outputs import DIGESTS
@@ -29,21 +30,33 @@ def check_report(folder: Path) -> list[str]:
     """
     read_evidence(folder)
     digests = folder / "figures" / DIGESTS
-    if not digests.is_file():
-        raise RecordError(f"{digests}: no such file; write the report first (`pfrnn report`)")
+    stored = _digests(digests)
     with tempfile.TemporaryDirectory() as temporary:
         fresh = Path(temporary)
         render(folder, fresh)
         differences = _texts(folder, fresh)
-        stored, new = read_json(digests), read_json(fresh / "figures" / DIGESTS)
+        new = _digests(fresh / "figures" / DIGESTS)
         differences += _figures(folder, stored, new)
-        evidence = folder / "data"
         differences += not_allowed(
-            read_json(evidence / "sequences.json"), read_json(evidence / "cards.json")
+            read_part(folder, "sequences.json"), read_part(folder, "cards.json")
         )
         if stored["renderer"] == new["renderer"]:
             differences += _bytes(folder, fresh, stored, new)
     return sorted(set(differences))
+
+
+def _digests(path: Path) -> dict[str, Any]:
+    """Read the figures' digests."""
+    cure = "write the report first (`pfrnn report`), or take the committed file back"
+    found = read_object(path, cure)
+    figures = found.get("figures")
+    whole = isinstance(figures, dict) and all(
+        isinstance(one, dict) and one.keys() >= {"numbers", "pdf", "png"}
+        for one in figures.values()
+    )
+    if not whole or "renderer" not in found:
+        raise RecordError(f"{path}: expected renderer and figures, got others; {cure}")
+    return found
 
 
 def _names(folder: Path) -> set[str]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import read_mapping, read_rows
-from pfrnn.files import canonical_json, read_json, write_json, write_text
+from pfrnn.files import canonical_json, write_json, write_text
 from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan
@@ -24,6 +25,8 @@ from pfrnn.reporting.samples import belief_sample, series
 EPOCHS_KEPT = 32
 # The run record's entries that a reader of the report needs; versions are listed once.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
+# What a prepared card is known by.
+_CARD = ("name", "arrays_digest", "protocol_digest")
 # What is read of a final, besides its record.
 FINAL_FILES = ("members.csv", "history.csv", "test.csv", "predictions.npz", "belief.npz")
 # Belief pictures: of these variants the first that ran, once a maze.
@@ -53,9 +56,9 @@ def collect(
     finals = sorted(set(frame["final_id"]))
     for final in finals:
         check_seal(results / final, *FINAL_FILES)
-    write_json(data / "study.json", study._asdict())
+    write_json(data / "study.json", study.recorded())
     folders = _prepared(prepared, frame, study.datasets)
-    cards = licensed({name: read_json(path / "card.json") for name, path in folders.items()})
+    cards = licensed({name: read_prepared(path / "card.json") for name, path in folders.items()})
     pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
     write_json(data / "cards.json", cards)
     write_text(data / "sequences.json", canonical_json(pictures) + "\n")
@@ -68,12 +71,25 @@ def collect(
     write_json(data / "blocks.json", predict(jobs, plan, cards) if plan else jobs)
 
 
+def read_prepared(path: Path) -> dict[str, Any]:
+    """Read the card of prepared arrays.
+
+    Raises:
+        RecordError: it is damaged.
+    """
+    cure = f"remove {path.parent} and run `pfrnn prepare {path.parent.name.rpartition('-')[0]}`"
+    card = read_mapping(path, cure)
+    if lacking := [name for name in _CARD if name not in card]:
+        raise RecordError(f"{path}: expected a card, {', '.join(lacking)} missing; {cure}")
+    return card
+
+
 def _prepared(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Path]:
     """The folder of each data set; of several protocols, the one that the results name."""
     digests, wanted = set(frame["data_digest"]), set(datasets) | set(frame["dataset"])
     found: dict[str, Path] = {}
     for path in sorted(prepared.glob("*/card.json")):
-        card = read_json(path)
+        card = read_prepared(path)
         named = {card["arrays_digest"], card["protocol_digest"]} & digests
         if card["name"] in wanted and (named or card["name"] not in found):
             found[card["name"]] = path.parent
@@ -97,9 +113,8 @@ def _run(final: Path) -> dict[str, Any]:
 def _choice(results: Path, final: str) -> dict[str, Any]:
     path = results / final.replace("final/", "selection/", 1)
     path = path.with_name(path.name + ".json")
-    cure = (
-        f"run `pfrnn select {path.relative_to(results).as_posix()}` again, with the tier's --tier"
-    )
+    name = path.relative_to(results).as_posix()
+    cure = f"run `pfrnn select {name}` again, with the run's --tier and --params"
     return read_mapping(path, cure) if path.is_file() else {}
 
 

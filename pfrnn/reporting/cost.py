@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.files import write_text
 from pfrnn.reporting.blocks import Jobs, names_of
 from pfrnn.reporting.cells import Lookup
+from pfrnn.reporting.evidence import DIRTY
 from pfrnn.reporting.matrices import tier_note
 from pfrnn.reporting.numbers import DASH, plain, seconds_text, significant
 from pfrnn.reporting.views import PlainRow, PlainTable
@@ -116,13 +117,14 @@ def cost_tables(lookup: Lookup) -> tuple[PlainTable, ...]:
     return (PlainTable(caption, HEADER, tuple(rows)),) if lines else ()
 
 
-def cost_csv(jobs: Jobs) -> str:
-    """Return one line a job."""
+def cost_csv(jobs: Jobs, dirty: Collection[str] = ()) -> str:
+    """Return one line a job; of those in ``dirty`` the commit is marked, too."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
     for name, job in sorted(jobs.items()):
-        known = (job["data_digest"], job["commit"], job["device"])
+        commit = job["commit"] + (DIRTY if job.get("dirty") or name in dirty else "")
+        known = (job["data_digest"], commit, job["device"])
         numbers = (plain(job["wall_seconds"]), plain(job["predicted_seconds"]))
         writer.writerow((name, *names_of(name), *known, *numbers))
     return buffer.getvalue()
@@ -140,8 +142,9 @@ def cost_markdown(jobs: Jobs, tier: str) -> str:
 def write_cost(lookup: Lookup, folder: Path) -> None:
     """Write ``cost.csv`` and ``cost.md``; neither where the evidence records no jobs."""
     jobs = lookup.evidence.blocks
+    dirty = {final for final, run in lookup.evidence.runs.items() if run.get("dirty")}
     for name, text in (
-        ("cost.csv", cost_csv(jobs)),
+        ("cost.csv", cost_csv(jobs, dirty)),
         ("cost.md", cost_markdown(jobs, lookup.evidence.study.tier)),
     ):
         if jobs:

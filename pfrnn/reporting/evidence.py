@@ -2,7 +2,8 @@
 
 ===================  ==========================================================================
 ``results.csv``      one row a repetition and metric (``pfrnn.records.RESULT_COLUMNS``)
-``data/study.json``  tier, planned data sets, variants and size rules, confidence, missing sets
+``data/study.json``  tier, planned data sets, variants and size rules, confidence, missing sets;
+                     parameter files over params.yaml, where there are any
 ``data/cards.json``  prepared card of each data set: state, controls, sizes, digests
 ``data/runs.json``   run record of each final: commit, device, seconds, how many diverged
 ``data/choices.json`` setting selected for each final
@@ -26,10 +27,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pfrnn.errors import RecordError
-from pfrnn.files import read_json
+from pfrnn.recorded import evidence_cure, read_jobs, read_part, read_table
 from pfrnn.records import RESULT_COLUMNS
 
 HISTORY = ("final_id", "member", "epoch", "train_loss", "val_score", "ess")
+# Ends a commit in whose place an edited source ran, as in PFRNN_COMMIT.
+DIRTY = "-dirty"
+EXPLAINED_DIRTY = f"{DIRTY[1:]}: the source had changes that this commit doesn't hold"
 NUMERIC = (
     "hidden_size",
     "particles",
@@ -64,6 +68,7 @@ class Study(NamedTuple):
         missing_files: data set -> the publisher's file names that would cure it.
         stand_ins: substitutes among ``datasets``, which ran because of the missing ones.
         own_variants: data set -> its planned variants, where they are not ``variants``.
+        parameter_files: laid over params.yaml, for the commands that the report shows.
     """
 
     tier: str
@@ -75,10 +80,19 @@ class Study(NamedTuple):
     missing_files: dict[str, list[str]]
     stand_ins: tuple[str, ...] = ()
     own_variants: dict[str, list[str]] | None = None
+    parameter_files: tuple[str, ...] = ()
 
     def variants_of(self, dataset: str) -> Sequence[str]:
         """Return the variants planned on a data set."""
         return (self.own_variants or {}).get(dataset, self.variants)
+
+    def recorded(self) -> dict[str, Any]:
+        """What study.json holds; evidence of params.yaml alone names no parameter files."""
+        return {
+            name: value
+            for name, value in self._asdict().items()
+            if name != "parameter_files" or value
+        }
 
 
 class Evidence(NamedTuple):
@@ -95,6 +109,18 @@ class Evidence(NamedTuple):
     sequences: dict[str, dict[str, Any]]
     blocks: dict[str, dict[str, Any]]
 
+    def commit_of(self, final: str, commit: str, digits: int = 40) -> str:
+        """Return a final's commit, marked where the source had changes that no commit holds."""
+        return commit[:digits] + (DIRTY if self.runs.get(final, {}).get("dirty") else "")
+
+    def commits(self) -> list[str]:
+        """The commit of each row of the results, as :meth:`commit_of` has it."""
+        pairs = zip(self.results["final_id"], self.results["commit"], strict=True)
+        return [self.commit_of(str(final), str(commit)) for final, commit in pairs]
+
+
+_AGAIN = "write it with `pfrnn aggregate`, or take the committed one back"
+
 
 def read_results(path: Path) -> pd.DataFrame:
     """Read a tidy results file.
@@ -102,20 +128,9 @@ def read_results(path: Path) -> pd.DataFrame:
     Raises:
         RecordError: it isn't a table, a column is missing, or a number isn't one.
     """
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
-        came = str(error) if path.stat().st_size else "an empty file"
-        raise RecordError(
-            f"{path}: expected a results file, got {came}; write it with `pfrnn aggregate`, or "
-            "take the committed one back"
-        ) from error
-    lacking = [name for name in RESULT_COLUMNS if name not in frame.columns]
-    if lacking:
-        raise RecordError(
-            f"{path}: expected the columns of a results file, {', '.join(lacking)} missing; "
-            "write it with `pfrnn aggregate`"
-        )
+    # One whole line a row: pandas takes a cut one, and fills it up.
+    read_table(path, RESULT_COLUMNS, _AGAIN)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     for name in NUMERIC:
         numbers = pd.to_numeric(frame[name].replace("", "nan"), errors="coerce")
         words = frame[name].str.lower()
@@ -142,32 +157,41 @@ def read_evidence(folder: Path) -> Evidence:
     Raises:
         RecordError: a file is missing or damaged.
     """
-    results = folder / "results.csv"
-    data = folder / "data"
-    for path in (results, data / "study.json", data / "cards.json", data / "runs.json"):
+    for path in (folder / "results.csv", folder / "data" / "study.json"):
         if not path.is_file():
             raise RecordError(f"{path}: no such file; `pfrnn report` writes it from the results")
-    study, frame = read_json(data / "study.json"), read_results(results)
-    others = sorted(set(frame["tier"]) - {study["tier"]})
+    study, frame = _study(folder), read_results(folder / "results.csv")
+    others = sorted(set(frame["tier"]) - {study.tier})
     if others:
         raise RecordError(
-            f"{results}: expected rows of tier {study['tier']}, got {', '.join(others)}; a verdict "
-            "depends on the tier, so name the one that ran (--tier)"
+            f"{folder / 'results.csv'}: expected rows of tier {study.tier}, got "
+            f"{', '.join(others)}; a verdict depends on the tier, so name the one that ran (--tier)"
+        )
+    read_table(folder / "data" / "histories.csv", HISTORY)
+    return Evidence(
+        study,
+        frame,
+        read_part(folder, "cards.json"),
+        read_part(folder, "runs.json"),
+        read_part(folder, "choices.json"),
+        pd.read_csv(folder / "data" / "histories.csv"),
+        read_part(folder, "series.json"),
+        read_part(folder, "beliefs.json"),
+        read_part(folder, "sequences.json"),
+        read_jobs(folder),
+    )
+
+
+def _study(folder: Path) -> Study:
+    study = read_part(folder, "study.json")
+    unknown = sorted(study.keys() - set(Study._fields))
+    if unknown:
+        path = folder / "data" / "study.json"
+        raise RecordError(
+            f"{path}: {', '.join(unknown)} unknown to this version; {evidence_cure(path)}"
         )
     for name in ("datasets", "variants", "size_rules"):
         study[name] = tuple(study[name])
-    study["stand_ins"] = tuple(study.get("stand_ins", ()))
-    blocks = data / "blocks.json"
-    return Evidence(
-        Study(**study),
-        frame,
-        read_json(data / "cards.json"),
-        read_json(data / "runs.json"),
-        read_json(data / "choices.json"),
-        pd.read_csv(data / "histories.csv"),
-        read_json(data / "series.json"),
-        read_json(data / "beliefs.json"),
-        read_json(data / "sequences.json"),
-        # Evidence that was written before jobs were recorded has none.
-        read_json(blocks) if blocks.is_file() else {},
-    )
+    for name in ("stand_ins", "parameter_files"):
+        study[name] = tuple(study.get(name, ()))
+    return Study(**study)

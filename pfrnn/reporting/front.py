@@ -12,7 +12,7 @@ from pfrnn.reporting.claims import ClaimResult
 from pfrnn.reporting.figures.style import Drawing, label
 from pfrnn.reporting.matrices import tier_note
 from pfrnn.reporting.numbers import DASH, SYMBOLS, decimals_for, interval_text, number
-from pfrnn.reporting.summary import joined
+from pfrnn.reporting.summary import commits_said, joined
 from pfrnn.reporting.units import reading_of
 from pfrnn.reporting.verdicts import NOT_RUN, REDUCED_TIERS, REFERENCE, WORDS
 
@@ -49,8 +49,7 @@ def write_readme_block(
     dates = joined((str(run.get("finished", ""))[:10] for run in evidence.runs.values()), "")
     when = f"Runs finished: {dates}." if dates else "The records name no date."
     devices = joined(results["device"], "none")
-    commits = joined(results["commit"], "none (nothing ran)")
-    lines.append(f"Commit {commits}. {when} Devices: {devices}.")
+    lines.append(f"Commit {commits_said(evidence)}. {when} Devices: {devices}.")
     lines += _figure(drawings)
     write_text(out / "summary.md", "\n".join([*lines, ""]))
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
+from pfrnn.config import options_of
 from pfrnn.reporting.cells import Cell, Lookup, Ours
 from pfrnn.reporting.numbers import (
     SYMBOLS,
@@ -80,6 +83,8 @@ def _values(ours: Ours, digits: int) -> str:
 
 def _record(lookup: Lookup, ours: Ours) -> Record:
     row, tier = ours.row, lookup.evidence.study.tier
+    files = lookup.evidence.study.parameter_files
+    by_hand = options_of(tier, ",".join(("params.yaml", *files)))
     run = lookup.evidence.runs.get(str(row["final_id"]), {})
     digits = decimals_for(ours.mean)
     diverged = max(ours.diverged, int(run.get("diverged", 0) or 0))
@@ -98,22 +103,29 @@ def _record(lookup: Lookup, ours: Ours) -> Record:
         ("final block", str(row["final_id"])),
         ("data", f"{row['data_state']}, digest {row['data_digest']}"),
         ("device", str(row["device"])),
-        ("commit", str(row["commit"])),
+        ("commit", lookup.evidence.commit_of(str(row["final_id"]), str(row["commit"]))),
         ("MLflow run", f"tag pfrnn.key = {tier}/{row['final_id']}"),
-        ("rebuild", rebuild_command(tier, str(row["final_id"]))),
-        ("by hand", f"pfrnn final {row['final_id']} --tier {tier}"),
+        ("rebuild", rebuild_command(tier, str(row["final_id"]), files)),
+        ("by hand", f"pfrnn final {row['final_id']} {by_hand}"),
     ]
     title = f"{row['dataset']}, {row['variant']}, {row['size_rule']} size"
     return Record(title, tuple(lines))
 
 
-def rebuild_command(tier: str, final_id: str) -> str:
-    """Return the command that trains and tests one final again, also where it is finished."""
+def rebuild_command(tier: str, final_id: str, files: Sequence[str] = ()) -> str:
+    """Return the command that trains and tests one final again, also where it is finished.
+
+    Args:
+        tier: the report's.
+        final_id: the final.
+        files: parameter files of the study, over params.yaml.
+    """
     folder = f"results/{tier}/{final_id}"
     # A forced job of a finished final would have its records put back (pfrnn/jobfolder.py): only
     # without its folder is it trained, and then nothing needs to be forced. The dry run comes
     # first: where the plan hasn't the final, as without a study's own file, nothing is removed.
-    asked = f"--config tier={tier} -- {folder}/test.csv"
+    own = f"--configfile {shlex.join(files)} " if files else ""
+    asked = f"{own}--config tier={tier} -- {folder}/test.csv"
     return (
         f"snakemake -n -q {asked} && rm -rf {folder} && "
         f"snakemake --cores 2 --resources gpu=1 {asked}"

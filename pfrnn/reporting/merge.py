@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.files import canonical_json, read_json, write_json, write_text
+from pfrnn.files import canonical_json, write_json, write_text
 from pfrnn.plan import Plan
-from pfrnn.recorded import what_to_do
+from pfrnn.recorded import read_jobs, read_part, read_table, what_to_do
 from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.blocks import Jobs, names_of, predict, recorded_finals
 from pfrnn.reporting.collect import pictured
@@ -42,8 +42,7 @@ class Side(NamedTuple):
 
     def read(self, name: str) -> dict[str, Any]:
         """Read one of its files below ``data/``."""
-        found: dict[str, Any] = read_json(self.folder / "data" / name)
-        return found
+        return read_part(self.folder, name)
 
 
 def merge(
@@ -69,7 +68,7 @@ def merge(
         if name in planned and not _given_up(name, drop)
     }
     kept = [name for name in old.finals if name in kept_jobs and name not in new.finals]
-    _check_data(kept_jobs, new, recorded, plan.config.tier)
+    _check_data(kept_jobs, new, recorded, plan)
     rows = _rows(old, new, kept, plan)
     merged = _merged_files(old, new, kept, rows)
     merged["blocks.json"] = predict(_jobs(kept_jobs, new.jobs), plan, merged["cards.json"])
@@ -86,15 +85,7 @@ def merge(
 
 
 def _side(folder: Path) -> Side:
-    path = folder / "data" / "blocks.json"
-    rows = _read_csv(folder / "results.csv")
-    lacking = [name for name in RESULT_COLUMNS if rows and name not in rows[0]]
-    if lacking:
-        raise RecordError(
-            f"{folder / 'results.csv'}: expected the columns of a results file, "
-            f"{', '.join(lacking)} missing; write it anew in an empty folder (--out)"
-        )
-    return Side(folder, rows, read_json(path) if path.is_file() else {})
+    return Side(folder, read_table(folder / "results.csv", RESULT_COLUMNS), read_jobs(folder))
 
 
 def _given_up(job: str, drop: Collection[str]) -> bool:
@@ -102,7 +93,7 @@ def _given_up(job: str, drop: Collection[str]) -> bool:
     return dataset in drop or f"{dataset}/{variant}" in drop
 
 
-def _check_data(kept: Jobs, new: Side, recorded: Path, tier: str) -> None:
+def _check_data(kept: Jobs, new: Side, recorded: Path, plan: Plan) -> None:
     """Refuse to lay results of one version of a data set beside results of another."""
     here: dict[str, str] = {}
     for row in new.rows:
@@ -116,7 +107,7 @@ def _check_data(kept: Jobs, new: Side, recorded: Path, tier: str) -> None:
                 f"{recorded}: recorded results of data set {dataset} come from data "
                 f"{job['data_digest'][:12]}, the new ones from {here[dataset][:12]}; rows of two "
                 "versions of a data set must not share a table: "
-                f"{what_to_do(dataset, recorded, tier)}"
+                f"{what_to_do(dataset, recorded, plan)}"
             )
 
 
@@ -210,7 +201,7 @@ def _jobs(kept: Jobs, new: Jobs) -> Jobs:
 
 def _histories(side: Side, finals: Collection[str]) -> list[Row]:
     path, wanted = side.folder / "data" / "histories.csv", set(finals)
-    return [row for row in _read_csv(path) if row["final_id"] in wanted]
+    return [row for row in read_table(path, HISTORY) if row["final_id"] in wanted]
 
 
 def _said(
@@ -235,11 +226,6 @@ def _said(
             "parameters than the present ones; a merge into this evidence will drop them"
         )
     return said + ([f"dropped with them: {gone} search blocks"] if gone else [])
-
-
-def _read_csv(path: Path) -> list[Row]:
-    with path.open(encoding="utf-8", newline="") as source:
-        return list(csv.DictReader(source))
 
 
 def _csv_text(columns: Iterable[str], rows: Iterable[Row]) -> str:

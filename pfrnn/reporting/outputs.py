@@ -66,12 +66,20 @@ def renderer() -> dict[str, str]:
     }
 
 
+def _earlier(path: Path) -> set[str]:
+    """Names of an earlier report's figures; a damaged file names none, and is replaced."""
+    try:
+        return set(read_json(path)["figures"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return set()
+
+
 def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
     """Write each figure as PDF and PNG, and the digests of numbers and files.
 
     Figures of an earlier report, which its digests name, are removed where this one has none.
     """
-    earlier = read_json(folder / DIGESTS)["figures"] if (folder / DIGESTS).is_file() else {}
+    earlier = _earlier(folder / DIGESTS)
     drawn = [one for one in drawings if one.figure is not None]
     figures: dict[str, Any] = {}
     for drawing in drawn:
@@ -80,6 +88,6 @@ def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
             kind: sha256_file(folder / f"{drawing.name}.{kind}") for kind in ("pdf", "png")
         }
     write_json(folder / DIGESTS, {"renderer": renderer(), "figures": figures})
-    for name in earlier.keys() - figures.keys():
+    for name in earlier - figures.keys():
         for kind in ("pdf", "png"):
             (folder / f"{name}.{kind}").unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pfrnn.files import write_text
 from pfrnn.reporting.assets import asset
 from pfrnn.reporting.cells import Cell, Lookup
 from pfrnn.reporting.figures.style import Drawing, label, svg_text
-from pfrnn.reporting.summary import banner, joined, legend, sentences, tiles
+from pfrnn.reporting.summary import banner, commits_said, joined, legend, sentences, tiles
 from pfrnn.reporting.views import FigureView, Matrix, Part, Record, Tile
 from pfrnn.variants import FIDELITY, VARIANTS
 
@@ -59,7 +59,7 @@ def write_page(
     states = (f"{name} {card['state']}" for name, card in evidence.cards.items())
     page: dict[str, Any] = {
         "tier": evidence.study.tier,
-        "commits": joined(results["commit"], "none (nothing ran)"),
+        "commits": commits_said(evidence),
         "devices": joined(results["device"], "none (nothing ran)"),
         "states": joined(states, "none prepared"),
         "confidence": f"{100 * evidence.study.confidence:g} %",

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.aggregate import check_table
-from pfrnn.files import read_json
 from pfrnn.plan import Plan
-from pfrnn.recorded import tier_recorded
-from pfrnn.reporting.collect import collect
-from pfrnn.reporting.evidence import Study
+from pfrnn.recorded import read_part, tier_recorded
+from pfrnn.reporting.collect import collect, read_prepared
+from pfrnn.reporting.evidence import Study, read_results
 from pfrnn.reporting.merge import merge
 
 
@@ -44,6 +43,8 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
             not in ``results.csv``, or other rows than theirs; two versions of a data set, or none.
     """
     recorded, said = slices.recorded, []
+    if (results / "results.csv").is_file():
+        read_results(results / "results.csv")  # a damaged one is no table to compare
     check_table(slices.plan, results)
     tier = tier_recorded(recorded) if recorded else None
     if recorded:
@@ -56,7 +57,7 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
             )
         said.append(f"replaced: {recorded} held the evidence of tier {tier}")
     merged = recorded if tier == study.tier else None
-    _check_cards(results, prepared, merged, study.tier)
+    _check_cards(results, prepared, merged, slices.plan)
     if merged is None:
         if slices.drop:
             raise ConfigError(
@@ -82,16 +83,16 @@ def _column(results: Path, name: str) -> set[str]:
         return {row[name] for row in csv.DictReader(source)}
 
 
-def _check_cards(results: Path, prepared: Path, recorded: Path | None, tier: str) -> None:
+def _check_cards(results: Path, prepared: Path, recorded: Path | None, plan: Plan) -> None:
     """Refuse results of data that nothing here describes, as those of another machine."""
-    cards = [read_json(path)["name"] for path in prepared.glob("*/card.json")]
+    cards = [read_prepared(path)["name"] for path in prepared.glob("*/card.json")]
     if recorded:
-        cards += read_json(recorded / "data" / "cards.json")
+        cards += read_part(recorded, "cards.json")
     if unknown := sorted(_column(results, "dataset") - set(cards)):
         raise RecordError(
             f"{results / 'results.csv'}: results of {', '.join(unknown)}, but {prepared} has no "
             "card of this data (its state, controls and sizes); prepare it first: "
-            + "; ".join(f"pfrnn prepare {name} --tier {tier}" for name in unknown)
+            + "; ".join(f"pfrnn prepare {name} {plan.options}" for name in unknown)
         )
 
 
@@ -107,5 +108,5 @@ def _check_aggregated(results: Path, plan: Plan) -> None:
     if passed:
         raise RecordError(
             f"{results}: {len(passed)} finished finals are not in results.csv, {passed[0]} for "
-            f"one; run `pfrnn aggregate --tier {plan.config.tier}` first"
+            f"one; run `pfrnn aggregate {plan.options}` first"
         )

@@ -116,8 +116,10 @@ def runs_part(lookup: Lookup) -> Part:
                     seconds_text(row["search_seconds"]),
                     seconds_text(row["final_seconds"]),
                     str(row["device"]),
-                    str(row["commit"])[:12],
-                    rebuild_command(evidence.study.tier, str(final)),
+                    evidence.commit_of(str(final), str(row["commit"]), 12),
+                    rebuild_command(
+                        evidence.study.tier, str(final), evidence.study.parameter_files
+                    ),
                 ),
                 str(row["dataset"]),
                 str(row["variant"]),

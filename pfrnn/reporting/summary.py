@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pfrnn.reporting.cells import Cell, Lookup
-from pfrnn.reporting.evidence import Study
+from pfrnn.reporting.evidence import DIRTY, EXPLAINED_DIRTY, Evidence, Study
 from pfrnn.reporting.matrices import KINDS, tier_note
 from pfrnn.reporting.numbers import SYMBOLS
 from pfrnn.reporting.verdicts import (
@@ -101,6 +101,12 @@ def stand_in_sentence(study: Study) -> str:
     names, absent = sorted(study.stand_ins), sorted(study.missing)
     verb, copula = ("stands", "stand")[len(names) > 1], ("is", "are")[len(absent) > 1]
     return f"{', '.join(names)} {verb} in because {', '.join(absent)} {copula} missing."
+
+
+def commits_said(evidence: Evidence) -> str:
+    """Return the commits of all results, and what the mark of one means."""
+    commits = joined(evidence.commits(), "none (nothing ran)")
+    return f"{commits} ({EXPLAINED_DIRTY})" if DIRTY in commits else commits
 
 
 def joined(values: Iterable[object], none: str) -> str:

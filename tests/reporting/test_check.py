@@ -110,3 +110,42 @@ def test_figures_of_an_earlier_report_are_removed(report: Path, tmp_path: Path) 
     assert (report / "figures" / "learning-pm.png").is_file()
     assert not (report / "figures" / "learning-air.png").exists()
     assert mine.is_file()
+
+
+DAMAGE = {
+    "empty": lambda whole: b"",
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "other bytes": lambda whole: bytes(range(128, 256)) + b"\0",
+    "a list": lambda whole: b"[]\n",
+    "other entries": lambda whole: b'{"a": 1}\n',
+}
+EVIDENCE = ("study", "cards", "runs", "choices", "series", "beliefs", "sequences", "blocks")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    "name",
+    [f"data/{name}.json" for name in EVIDENCE]
+    + ["data/histories.csv", "results.csv", "figures/digests.json"],
+)
+def test_damaged_evidence_is_named_with_its_cure(
+    report: Path, name: str, damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = report / name
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    commands = [["check", "--reports", str(report)]]
+    if not name.startswith("figures"):  # a report writes them anew
+        commands.append(["report", "--results", str(report), "--out", str(tmp_path / "out")])
+    for command in commands:
+        capsys.readouterr()
+        assert main(command) == 1
+        told = capsys.readouterr().err
+        assert str(path) in told
+        assert "take the committed" in told
+
+
+def test_a_report_replaces_digests_that_are_damaged(report: Path, tmp_path: Path) -> None:
+    path = report / "figures" / "digests.json"
+    path.write_text("{")
+    assert main(["report", "--results", str(report), "--out", str(report)]) == 0
+    assert main(["check", "--reports", str(report)]) == 0

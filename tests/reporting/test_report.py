@@ -1,6 +1,9 @@
 """Reports from whole and from partial results: nothing blank, no NaN, stable bytes."""
 
+import html
+import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 import simulated
 
 from pfrnn.cli import main
+from pfrnn.cli.report import study_of
 from pfrnn.errors import RecordError
 from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.evidence import read_results
@@ -131,6 +135,61 @@ def test_an_evidence_folder_is_rendered_as_it_stands(quick: Path, tmp_path: Path
     assert page.read_bytes() == (quick / "index.html").read_bytes()
 
 
+def test_commands_name_the_studys_parameter_files(quick: Path, tmp_path: Path) -> None:
+    """Evidence of params.yaml alone, as all was once, names none."""
+    study = json.loads((quick / "data" / "study.json").read_text(encoding="utf-8"))
+    assert "parameter_files" not in study
+    plain = (quick / "index.html").read_text(encoding="utf-8")
+    assert "--configfile" not in plain
+    assert "--params" not in plain
+    shutil.copytree(quick, tmp_path / "own")
+    named = study | {"parameter_files": ["mine.yaml", "my own.yaml"]}
+    (tmp_path / "own" / "data" / "study.json").write_text(json.dumps(named), encoding="utf-8")
+    text = html.unescape(render(tmp_path / "own", tmp_path / "own").read_text(encoding="utf-8"))
+    assert "snakemake -n -q --configfile mine.yaml 'my own.yaml' --config tier=quick -- " in text
+    assert "--resources gpu=1 --configfile mine.yaml 'my own.yaml' --config tier=quick" in text
+    assert "--tier quick --params 'params.yaml,mine.yaml,my own.yaml'" in text
+
+
+def test_a_commit_is_marked_where_the_source_had_other_changes(tmp_path: Path) -> None:
+    plan = simulated.study("gpu", ("air",), ("lstm", "pf_lstm"))
+    results, prepared = simulated.write_tree(tmp_path, plan, simulated.result_rows(plan, 2))
+    finals = sorted(results.glob("final/air/*/run.json"))
+    commit, block = "0123456789abcdef", "search/air/gru/h80-k0-b64-0123456789"
+    (results / block).mkdir(parents=True)
+    run = {"data_digest": "1", "commit": commit, "wall_seconds": 1, "dirty": True}
+    run |= {"machine": {"device_name": "test device"}}
+
+    def texts() -> dict[str, str]:
+        page = write_report(results, prepared, plan, tmp_path / "report")
+        names = ("index.html", "summary.md", "tables/cost.csv")
+        return {name: (page.parent / name).read_text(encoding="utf-8") for name in names}
+
+    for path in finals:
+        path.write_text(json.dumps({"dirty": False}), encoding="utf-8")
+    assert not any("dirty" in text for text in texts().values())
+    finals[0].write_text(json.dumps({"dirty": True}), encoding="utf-8")
+    (results / block / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    found = texts()
+    page = html.unescape(found["index.html"])
+    assert page.count(f">{commit[:12]}-dirty<") == 1  # the runs' table, one line of two
+    assert f'["commit","{commit}-dirty"]' in page
+    for name in ("index.html", "summary.md"):
+        text = html.unescape(found[name])
+        assert f"Commit {commit}, {commit}-dirty (dirty: the source had changes" in text
+    marked = [line for line in found["tables/cost.csv"].splitlines() if "-dirty" in line]
+    final = finals[0].parent.relative_to(results).as_posix()
+    assert [line.partition(",")[0] for line in marked] == [final, block]
+
+
+def test_a_study_records_its_parameter_files(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("study: {variants: [gru]}\n", encoding="utf-8")
+    study = study_of(f"params.yaml,{own}", "quick", {})
+    assert study.recorded()["parameter_files"] == (str(own),)
+    assert "parameter_files" not in study_of("params.yaml", "quick", {}).recorded()
+
+
 def partial(tmp_path: Path, repetitions: int, **changes: object) -> str:
     """Report one data set and one variant; ``changes`` overwrite the first result row."""
     plan = simulated.study("gpu", ("pm",), ("pf_lstm",))
@@ -202,7 +261,7 @@ def test_damaged_results_name_line_and_column(tmp_path: Path) -> None:
         read_results(tmp_path / "short.csv")
     for damage in (b"", b"\xff\xfe\x00\xd8" * 20):
         (tmp_path / "damaged.csv").write_bytes(damage)
-        with pytest.raises(RecordError, match="expected a results file, got"):
+        with pytest.raises(RecordError, match=r"damaged\.csv: expected a table"):
             read_results(tmp_path / "damaged.csv")
 
 

@@ -106,7 +106,8 @@ def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
         told = capsys.readouterr().err
         assert f"results.csv: {column}: expected " in told
         assert f"got {value}; those are the records of {final}" in told
-        assert "`pfrnn aggregate --tier smoke`" in told
+        assert "`pfrnn aggregate --tier smoke --params " in told
+        assert "overrides.yaml` writes it anew" in told
         assert run("aggregate") == 0
         assert table.read_bytes() == whole
     table.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
@@ -137,7 +138,8 @@ def done(tmp_path_factory):
     options = ["--tier", "smoke", "--params", f"{toys.ROOT / 'params.yaml'},{overrides}"]
 
     def run(results, command, *arguments):
-        more = ["--prepared", str(places.prepared)] if command in ("train", "final", "report") else []
+        reads = command in ("train", "final", "report")
+        more = ["--prepared", str(places.prepared)] if reads else []
         return main([command, *arguments, *options, "--results", str(results), *more])
 
     for command, job in (
@@ -188,6 +190,30 @@ def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, cap
     assert not (results / "report" / "index.html").exists()
 
 
+@pytest.mark.parametrize("damage", ["none", "lost", "cut", "a line less", "no number"])
+@pytest.mark.parametrize("kind", ["block", "final"])
+def test_status_says_that_a_finished_jobs_records_are_damaged(done, kind, damage, tmp_path, capsys):
+    run, whole, block, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    job, name = (block.id, "members.csv") if kind == "block" else (cell.final_id, "test.csv")
+    path = results / job / name
+    content = path.read_bytes()
+    if damage == "lost":
+        path.unlink()
+    elif damage == "no number":
+        change(path, "epochs" if kind == "block" else "value", "many")
+    elif damage != "none":
+        lines = content.splitlines(keepends=True)
+        path.write_bytes(content[:-10] if damage == "cut" else b"".join(lines[:-1]))
+    capsys.readouterr()
+    assert run(results, "status") == 0
+    told = capsys.readouterr().out
+    failed = 0 if damage == "none" else 1
+    assert f"2 jobs: {2 - failed} done, 0 running, {failed} failed" in told
+    assert (f"failed  {job}\n    {path}" in told) == bool(failed)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("learning_rate", 0.05), ("hidden_size", 99), ("block_id", "search/maze10/lstm/h1-k0-b1-0")],
@@ -232,6 +258,27 @@ def test_absent_finals_are_named_and_an_error_when_strict(line, capsys):
     assert run("aggregate") == 1
     assert "no finished final" in capsys.readouterr().err
     assert run("aggregate", "--missing", "maze10=no such file") == 0
+
+
+def test_finished_finals_outside_the_plan_are_named(done, tmp_path, capsys):
+    """As an own model's are for the command that doesn't name its study's file."""
+    run, whole, _, cell = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    capsys.readouterr()
+    assert run(results, "aggregate") == 0
+    assert "left out" not in capsys.readouterr().err
+    table = (results / "results.csv").read_bytes()
+    other = cell.final_id.replace("gru", "mgu")
+    shutil.copytree(results / cell.final_id, results / other)
+    assert run(results, "aggregate") == 0
+    told = capsys.readouterr().err
+    assert f"left out: {other}\n" in told
+    assert "--params params.yaml,FILE" in told
+    assert (results / "results.csv").read_bytes() == table
+    shutil.rmtree(results / cell.final_id)
+    assert run(results, "aggregate") == 1
+    assert f"1 are here that the plan doesn't hold, {other} for one" in capsys.readouterr().err
 
 
 def test_unknown_id_is_a_usage_error_that_names_the_nearest(line, capsys):

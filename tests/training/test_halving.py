@@ -6,8 +6,12 @@ import csv
 import json
 import math
 
+import pytest
+
 from pfrnn.cli import main
+from pfrnn.errors import RecordError
 from pfrnn.evaluation.halving import dropped, replay, rungs
+from pfrnn.evaluation.halving_report import read_history
 from pfrnn.evaluation.selection import read_candidates
 from pfrnn.jobfolder import break_seal
 from pfrnn.training.block import train_block
@@ -108,6 +112,19 @@ def test_the_report_counts_the_winners_that_halving_keeps(tmp_path, capsys, monk
     (places.results / plan.blocks[1].id / "run.json").unlink()
     assert main(["halving", *options]) == 0
     assert "in 1 of 1 blocks and in 0 of 0 selections" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [",3,2.0", "1,,2.0", "1,nan,2.0", "x,3,2.0", "1,3,low"])
+def test_a_history_without_member_epoch_or_number_is_damaged(line, tmp_path):
+    """An empty score alone means something: it wasn't finite."""
+    path = tmp_path / "search" / "maze10" / "gru" / "h1" / "history.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("member,epoch,val_score\n0,1,\n0,2,3.5\n")
+    read = [{"member": 0, "epoch": 1, "val_score": float("inf")}]
+    assert read_history(path.parent)[:1] == read
+    path.write_text(f"member,epoch,val_score\n0,1,\n{line}\n")
+    with pytest.raises(RecordError, match=r"history.csv: expected whole .* `pfrnn train search/"):
+        read_history(path.parent)
 
 
 def test_the_report_needs_a_full_search(tmp_path, capsys, monkeypatch):

@@ -157,6 +157,14 @@ def test_the_page_up_to_the_report(added, capsys, monkeypatch):
     for words in ("Own models", "MGU", "GRU", "PF-GRU", "maze10", "control: "):
         assert words in table
     assert "not run" not in table
+    # The commands shown name the study's file.
+    mgu = plan.cells[-1].final_id
+    assert f"--configfile mine.yaml --config tier=smoke -- results/smoke/{mgu}/test.csv" in text
+    assert f"pfrnn final {mgu} --tier smoke --params params.yaml,mine.yaml" in text
+    # Without it the plan holds another study's finals; those of this one are named.
+    capsys.readouterr()
+    main(["aggregate", "--tier", "smoke", "--params", str(ROOT / "params.yaml")])
+    assert mgu in capsys.readouterr().err
 
 
 def test_the_pages_commands_exist():

@@ -91,6 +91,21 @@ def test_a_deleted_mlflow_store_is_built_again(finished) -> None:
         assert finished.plan() == {"mlflow_store": 1, "mlflow_import": 1}
 
 
+def test_an_emptied_selection_is_selected_again_and_no_job_follows(finished, tmp_path) -> None:
+    copy = finished.again(tmp_path / "copy")
+    (path,) = copy.folder.glob("results/smoke/selection/maze10/gru-fixed-*.json")
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    refused = copy.snakemake("-n")
+    assert refused.returncode != 0
+    name = path.relative_to(copy.folder / "results" / "smoke").as_posix()
+    assert f"`pfrnn select {name}" in refused.stdout
+    done = copy.shell(f"pfrnn select {name} --tier smoke")
+    assert done.returncode == 0, done.stdout
+    assert path.read_bytes() == whole
+    assert copy.plan() == {}
+
+
 def test_the_reports_command_trains_a_finished_cell_again(finished, tmp_path: Path) -> None:
     """A job that is merely forced gets its records back, and the terminal says so."""
     copy = finished.again(tmp_path / "copy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from base64 import b64encode
 from pathlib import Path
@@ -13,6 +14,8 @@ from pfrnn.config import TIERS
 from pfrnn.data.registry import dataset
 from pfrnn.data.remote import fetch
 from pfrnn.data.sets import air
+from pfrnn.plan import load_plan
+from pfrnn.reporting.matrices import rebuild_command
 
 SMOKE = {
     "prepare": 1,
@@ -45,6 +48,38 @@ def test_a_store_that_was_being_made_when_snakemake_was_killed_hides_no_job(plan
     finally:
         marker.unlink(missing_ok=True)
         (planned.folder / "mlflow.db").unlink()
+
+
+@pytest.mark.parametrize("text", ["", '{"dataset": "ma', "{}"])
+def test_a_damaged_selection_is_named_before_anything_is_planned(planned, text: str) -> None:
+    """It is there, so Snakemake would take it for made."""
+    asked = planned.snakemake("-n").stdout
+    name = re.search(r"results/smoke/(selection/maze10/gru-fixed-\w+\.json)", asked)
+    assert name is not None
+    path = planned.folder / name[0]
+    path.parent.mkdir(parents=True)
+    try:
+        path.write_text(text)
+        done = planned.snakemake("-n")
+        assert done.returncode != 0
+        assert f"{name[0]}: " in done.stdout
+        assert f"`pfrnn select {name[1]}" in done.stdout
+    finally:
+        shutil.rmtree(planned.folder / "results" / "smoke" / "selection")
+
+
+def test_the_reports_command_plans_a_study_with_a_file_of_its_own(planned) -> None:
+    mine = planned.folder / "mine.yaml"
+    mine.write_text("study: {variants: [lstm_bnrelu]}\n", encoding="utf-8")
+    try:
+        (cell,) = load_plan(f"params.yaml,{mine}", "smoke").cells
+        asks = [
+            rebuild_command("smoke", cell.final_id, files).partition(" && ")[0]
+            for files in (("mine.yaml",), ())
+        ]
+        assert [planned.shell(ask).returncode == 0 for ask in asks] == [True, False]
+    finally:
+        mine.unlink()
 
 
 @pytest.mark.parametrize("tier", [tier for tier in TIERS if tier != "smoke"])

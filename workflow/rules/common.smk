@@ -18,6 +18,7 @@ from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
+from pfrnn.evaluation.selection import check_selections
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
@@ -133,6 +134,16 @@ def check_raw():
     """
     for name in PLAN.protocols if workflow.is_main_process else ():
         check_untouched(dataset(name).card, Path("data/raw", name))
+
+
+def check_chosen():
+    """Refuse damaged selections: what is there counts as made.
+
+    Not made anew here: after it Snakemake would run the final again, which a clone without seals
+    trains for hours. Selected by hand it has the bytes that it had, and no job follows.
+    """
+    if workflow.is_main_process:
+        check_selections(PLAN, Path("results", CONFIG.tier))
 
 
 def available_plan():
@@ -283,6 +294,7 @@ try:
     CONFIG = with_sets(CONFIG, STAND_INS)
     PLAN = available_plan()
     check_raw()
+    check_chosen()
 except PfrnnError as error:
     raise WorkflowError(str(error)) from None
 
