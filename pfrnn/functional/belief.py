@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_count, check_positive, wrong_type
 from pfrnn.functional.weights import entropy as entropy
 
 __all__ = ["Modes", "covariance", "entropy", "mean_particle", "modes", "quantiles"]
@@ -54,10 +55,15 @@ def quantiles(values: Tensor, log_weights: Tensor, levels: Tensor) -> Tensor:
     Returns:
         (..., Q).
 
+    Raises:
+        TypeError: ``levels`` is no tensor.
+
     Example:
         >>> quantiles(torch.tensor([3.0, 1.0]), torch.tensor([0.5, 0.5]).log(), torch.tensor([0.9]))
         tensor([3.])
     """
+    if not isinstance(levels, Tensor):
+        raise wrong_type("levels", "a tensor (Q,) of numbers in (0, 1]", levels)
     ordered, index = values.sort(dim=-1)
     cumulative = log_weights.exp().gather(-1, index).cumsum(-1)
     # Divide by the last sum: rounding must not leave level 1 above every entry.
@@ -93,7 +99,13 @@ def modes(points: Tensor, log_weights: Tensor, bandwidth: float, count: int = 4)
 
     Gradients:
         None.
+
+    Raises:
+        TypeError: ``bandwidth`` is no number, or ``count`` no whole number.
+        ConfigError: ``bandwidth`` is not above 0, or ``count`` below 1.
     """
+    check_positive("bandwidth", bandwidth)
+    check_count("count", count)
     with torch.no_grad():
         distance = torch.cdist(points, points)
         left = log_weights.exp()

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_count, check_finite
 from pfrnn.functional.sums import member_sums
 from pfrnn.functional.weights import lift
 
@@ -172,7 +173,13 @@ def combined_loss(
 
     Returns:
         (...).
+
+    Raises:
+        TypeError: a weight is no number.
+        ConfigError: a weight is not finite.
     """
+    check_finite("prediction_weight", prediction_weight)
+    check_finite("beta", beta)
     if elbo is None or beta == 0:
         return _times(prediction_weight, prediction)
     if prediction_weight == 0:
@@ -218,7 +225,13 @@ def exponential_time_weights(
 
     Returns:
         (T,), summing to 1.
+
+    Raises:
+        TypeError: ``steps`` is no whole number, or ``rate`` no number.
+        ConfigError: ``steps`` is below 1, or ``rate`` not finite.
     """
+    check_count("steps", steps)
+    check_finite("rate", rate)
     return torch.softmax(rate * torch.arange(steps, device=device, dtype=dtype or torch.float32), 0)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_gru import fused_gru_update
@@ -66,6 +67,7 @@ def pf_gru_step(
     Returns:
         The new state and what happened.
     """
+    check_in_step(switches, check_switches)
     x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
     hidden, own = _update(state.hidden, x_blocks, noise, weights, switches, statistics, valid)
     return observe_and_resample(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_lstm import fused_lstm_update
@@ -65,6 +66,7 @@ def pf_lstm_step(
     Gradients:
         Through everything but the choice of ancestors.
     """
+    check_in_step(switches, check_switches)
     if state.cell is None:
         raise ValueError("a PF-LSTM state needs a cell tensor, got None")
     x_blocks, x_observed = split(projected, (5 * state.hidden.shape[-1], 1))

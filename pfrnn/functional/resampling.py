@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import METHODS, check_choice, check_share
 from pfrnn.functional.uniforms import check_uniforms
 from pfrnn.functional.weights import LOG_ZERO, normalize
-
-METHODS = ("soft", "multinomial", "systematic", "none")
 
 
 class Resampled(NamedTuple):
@@ -69,8 +68,11 @@ def soft_resample(log_weights: Tensor, uniforms: Tensor, alpha: float) -> Resamp
         carry none (the paper's remark "alpha > 0" must read alpha < 1).
 
     Raises:
+        TypeError: ``alpha`` is no number.
+        ConfigError: ``alpha`` outside (0, 1].
         ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
     """
+    check_share("alpha", alpha)
     check_uniforms(uniforms)
     return _soft(log_weights, uniforms, alpha)
 
@@ -93,11 +95,16 @@ def unnormalized_correction(log_weights: Tensor, ancestors: Tensor, alpha: float
     Args:
         log_weights: (..., K), normalised.
         ancestors: (..., K) int64.
-        alpha: mixture of soft resampling, in (0, 1).
+        alpha: mixture of soft resampling, in (0, 1]; at 1 every correction is 1.
 
     Returns:
         (..., K), not normalised.
+
+    Raises:
+        TypeError: ``alpha`` is no number.
+        ConfigError: ``alpha`` outside (0, 1].
     """
+    check_share("alpha", alpha)
     count = log_weights.shape[-1]
     mixture = log_weights.exp() * alpha + (1.0 - alpha) / count
     return (log_weights.clamp(min=LOG_ZERO) - mixture.log()).gather(-1, ancestors)
@@ -169,14 +176,20 @@ def resample(
         log_weights: (..., K), normalised.
         uniforms: (..., K) in [0, 1); may be None for ``none``.
         method: ``soft``, ``multinomial``, ``systematic`` or ``none``.
-        alpha: mixture of ``soft``.
-        ess_threshold: a fraction of K; None resamples every row.
+        alpha: mixture of ``soft``, in (0, 1].
+        ess_threshold: a fraction of K, in (0, 1]; None resamples every row.
         ess: (...), effective sample sizes; needed with ``ess_threshold``.
 
     Raises:
-        ConfigError: an unknown method, or an argument that the method needs is missing.
+        TypeError: ``alpha`` or ``ess_threshold`` is no number.
+        ConfigError: an unknown method, a number out of range, or an argument that the method needs
+            is missing.
         ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
     """
+    check_choice("method", method, METHODS)
+    check_share("alpha", alpha)
+    if ess_threshold is not None:
+        check_share("ess_threshold", ess_threshold)
     check_uniforms(uniforms)
     return draw(log_weights, uniforms, method, alpha, ess_threshold, ess)
 
@@ -201,8 +214,7 @@ def draw(
     elif method == "systematic":
         result = _systematic(log_weights, uniforms)
     else:
-        known = ", ".join(METHODS)
-        raise ConfigError(f"resampling: expected one of {known}, got {method!r}")
+        raise ConfigError(f"resampling: expected one of {', '.join(METHODS)}, got {method!r}")
     if ess_threshold is None:
         return result
     if ess is None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_rnn_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.linear import activate, affine, split, tanh
 from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics, time_slices
@@ -64,6 +65,7 @@ def lstm_step(
         statistics: batch-norm mean and variance, (..., H); None takes the step's own.
         valid: (..., N) bool; padded sequences keep their state.
     """
+    check_in_step(switches, check_rnn_switches)
     if state.cell is None:
         raise ValueError("an LSTM state needs a cell tensor, got None")
     blocks = affine(state.hidden, weights.recurrent) + projected
@@ -94,6 +96,7 @@ def gru_step(
         statistics: batch-norm mean and variance, (..., H); None takes the step's own.
         valid: (..., N) bool; padded sequences keep their state.
     """
+    check_in_step(switches, check_rnn_switches)
     hidden = state.hidden
     size = hidden.shape[-1]
     x_gates, x_candidate = split(projected, (2 * size, size))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_flag
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.linear import affine
@@ -66,12 +67,20 @@ def run_pf(
         See :class:`FilterOutput`.
 
     Raises:
-        ConfigError: T is 0, or bptt is below 1.
+        TypeError: one of the four flags is no bool.
+        ConfigError: T is 0, or bptt is no whole number from 1.
         ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
             CPU in eager mode; elsewhere they are taken as the nearest in it).
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    for name, flag in (
+        ("particles", particles),
+        ("belief", belief),
+        ("extras", extras),
+        ("trusted", trusted),
+    ):
+        check_flag(name, flag)
     check_inputs(projected, state, noise, uniforms, valid)
     if not trusted:
         check_uniforms(uniforms)

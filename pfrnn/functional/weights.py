@@ -7,6 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_count, is_whole, wrong_type
+
 # A weight of exactly zero is carried as this log-weight: exp() of it is 0 in every float type, and
 # sums and differences of it stay finite, so that a set of particles that all have weight zero
 # becomes uniform instead of NaN, and no gradient multiplies 0 by infinity.
@@ -45,10 +48,20 @@ def uniform_log_weights(
     """Return log(1/K) in the given shape.
 
     Args:
-        *shape: of the result; its last axis is K.
+        *shape: of the result; its last axis is K, at least 1.
         device: of the result.
         dtype: of the result.
+
+    Raises:
+        TypeError: a size that is no whole number.
+        ConfigError: no axis, or K below 1.
     """
+    if not shape:
+        raise ConfigError("shape: expected (..., K), got no axis")
+    for size in shape:
+        if not is_whole(size):
+            raise wrong_type("shape", "whole numbers (..., K)", size)
+    check_count("K, the shape's last axis", shape[-1])
     return torch.full(shape, -math.log(shape[-1]), device=device, dtype=dtype)
 
 

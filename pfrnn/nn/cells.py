@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrnn.functional.arguments import check_flag, check_mask, check_tensor
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn.inputs import check_input
 from pfrnn.nn.parameters import ParticleParameters, check_particles
 
 
@@ -68,12 +70,19 @@ class ParticleCell(ParticleParameters):
             Noise and uniforms that are not given come from torch's default generator.
 
         Raises:
-            TypeError: the state is no PFState.
+            TypeError: the state is no PFState, or another argument of the wrong type.
+            ConfigError: T is 0, ``bptt`` is no whole number from 1, or the cell can't take
+                ``num_particles``.
             RuntimeError: ``num_particles`` is not the given state's number.
             ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
         """
+        check_input(x, type(self).__name__, "a Tensor")
         if state is not None:
             _check_state(state, num_particles)
+        check_tensor("noise", noise, "(T, ..., N, K, H)")
+        check_tensor("uniforms", uniforms, "(T, ..., N, K)")
+        check_mask("valid", valid, "(T, ..., N)")
+        check_flag("update", update)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -126,13 +135,16 @@ class ParticleCell(ParticleParameters):
             uniforms: (N, K) in [0, 1); drawn when None.
 
         Raises:
-            TypeError: the state is no PFState.
+            TypeError: the state is no PFState, or another argument no tensor.
             ValueError: x is neither 1-D nor 2-D; uniforms outside [0, 1), as :meth:`unroll`.
             RuntimeError: x has another number of features.
         """
         name = type(self).__name__
         if state is not None:
             _check_state(state, None)
+        check_input(x, name, "a Tensor")
+        check_tensor("noise", noise, "(N, K, H)")
+        check_tensor("uniforms", uniforms, "(N, K)")
         if x.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead")
         if x.shape[-1] != self.input_size:

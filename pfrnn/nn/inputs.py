@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from pfrnn.functional.arguments import check_tensor, is_number
 from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.types import PFState, RNNState
 from pfrnn.nn.state import broadcast_state
@@ -35,26 +35,20 @@ def check_sizes(
     input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
 ) -> None:
     """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
-    number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
-    if not number or not 0 <= dropout <= 1:
+    if not is_number(dropout) or not 0 <= dropout <= 1:
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an "
             "element being zeroed"
-        )
-    if dropout > 0 and num_layers == 1:
-        warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-            f"expects num_layers greater than 1, but got dropout={dropout} and "
-            f"num_layers={num_layers}",
-            stacklevel=3,
         )
     for name, value, kind in (
         ("bias", bias, bool),
         ("batch_first", batch_first, bool),
         ("input_size", input_size, int),
         ("hidden_size", hidden_size, int),
+        ("num_layers", num_layers, int),
     ):
-        if not isinstance(value, kind):
+        # bool is an int to Python, and no size.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise TypeError(
                 f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
             )
@@ -65,6 +59,13 @@ def check_sizes(
     ):
         if value <= 0:
             raise ValueError(f"{name} must be greater than zero")
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+            f"expects num_layers greater than 1, but got dropout={dropout} and "
+            f"num_layers={num_layers}",
+            stacklevel=3,
+        )
 
 
 def arrange(
@@ -80,6 +81,7 @@ def arrange(
         like: a parameter, whose dtype the input must have.
 
     Raises:
+        TypeError: x is neither a tensor nor packed.
         ValueError: x has another number of axes, or another dtype than the weights.
         RuntimeError: another number of features, or no time step.
     """
@@ -88,6 +90,7 @@ def arrange(
         data, lengths = pad_packed_sequence(x)
         steps = torch.arange(data.shape[0], device=data.device).unsqueeze(-1)
         return Sequences(data, steps < lengths.to(data.device), x, True)
+    check_input(x, name, "a Tensor or a PackedSequence")
     if x.dim() not in (2, 3):
         raise ValueError(f"{name}: Expected input to be 2D or 3D, got {x.dim()}D instead")
     batched = x.dim() == 3
@@ -101,6 +104,19 @@ def arrange(
     return Sequences(x, None, None, batched)
 
 
+def check_input(x: Any, name: str, kinds: str) -> None:
+    """Refuse an input that is no tensor.
+
+    Raises:
+        TypeError: naming the module, what was expected and what came.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name}: Expected input to be {kinds}, got: {type(x).__name__}; "
+            "torch.as_tensor makes a tensor of numbers"
+        )
+
+
 def check_numbers(name: str, given: Tensor | None, layers: int, axes: str) -> None:
     """Refuse random numbers whose first axis isn't that of the layers.
 
@@ -111,8 +127,10 @@ def check_numbers(name: str, given: Tensor | None, layers: int, axes: str) -> No
         axes: the expected shape, in words.
 
     Raises:
+        TypeError: no tensor.
         ValueError: another number of axes, or of layers.
     """
+    check_tensor(name, given, axes)
     if given is None:
         return
     if given.dim() != axes.count(",") + 1 or len(given) != layers:

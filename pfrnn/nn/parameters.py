@@ -14,12 +14,56 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import is_whole
 from pfrnn.functional.linear import LEAKY_SLOPE, affine
 from pfrnn.functional.types import FilterSwitches, PFState
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.options import CellOptions, check_change, resolve
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
+
+
+def check_cell(input_size: Any, hidden_size: Any, bias: Any, dtype: Any) -> None:
+    """Refuse sizes of a cell, and what else its parameters follow from, as a layer refuses them.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: a size below 1.
+    """
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if not is_whole(size):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")
+    if not isinstance(bias, bool):
+        raise TypeError(f"bias should be of type bool, got: {type(bias).__name__}")
+    check_dtype(dtype)
+
+
+def check_dtype(dtype: Any) -> None:
+    """Refuse a type of numbers that no gradient step can be taken in.
+
+    Raises:
+        TypeError: neither None nor a real floating-point type.
+    """
+    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    if dtype is not None and not real:
+        raise TypeError(
+            f"dtype should be a floating-point torch.dtype such as torch.float32, got: {dtype!r}"
+        )
+
+
+def check_sequences(count: Any) -> None:
+    """Refuse a number of sequences that isn't one; 0 is one.
+
+    Raises:
+        TypeError: not a whole number.
+        ConfigError: below 0.
+    """
+    if not is_whole(count):
+        raise TypeError(f"sequences should be of type int, got: {type(count).__name__}")
+    if count < 0:
+        raise ConfigError(f"sequences: expected 0 or more, got {count}")
 
 
 def check_particles(count: Any) -> None:
@@ -29,7 +73,7 @@ def check_particles(count: Any) -> None:
         TypeError: not a whole number.
         ConfigError: below 1.
     """
-    if isinstance(count, bool) or not isinstance(count, int | torch.SymInt):
+    if not is_whole(count):
         raise TypeError(f"num_particles should be of type int, got: {type(count).__name__}")
     if count < 1:
         raise ConfigError(f"num_particles: expected at least 1, got {count}")
@@ -52,8 +96,9 @@ class ParticleParameters(Settled):
         **options: fields of :class:`pfrnn.nn.CellOptions`, laid over the preset.
 
     Raises:
-        TypeError: ``num_particles`` is not a whole number.
-        ConfigError: an unknown option or a value out of range.
+        TypeError: an argument or an option of the wrong type.
+        ValueError: a size below 1.
+        ConfigError: an unknown option or choice, or a number out of range.
     """
 
     _settled = frozenset(
@@ -76,6 +121,7 @@ class ParticleParameters(Settled):
         **options: Any,
     ) -> None:
         super().__init__()
+        check_cell(input_size, hidden_size, bias, dtype)
         check_particles(num_particles)
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -211,7 +257,12 @@ class ParticleParameters(Settled):
 
         Randomness:
             ``initial_state="uniform"`` draws from torch's default generator.
+
+        Raises:
+            TypeError: a number that isn't whole.
+            ConfigError: ``num_particles`` is one that the cell can't take.
         """
+        check_sequences(sequences)
         count = self._particles(num_particles)
         like = self.weight_observation
         shape = (*like.shape[:-1], sequences, count, self.hidden_size)
@@ -241,7 +292,15 @@ class ParticleParameters(Settled):
 
         Returns:
             noise (T, ..., N, K, H) and uniforms (T, ..., N, K), None without resampling.
+
+        Raises:
+            TypeError: a number that isn't whole.
+            ConfigError: ``count`` below 1, or ``sequences`` below 0.
         """
+        if not is_whole(steps):
+            raise TypeError(f"steps should be of type int, got: {type(steps).__name__}")
+        check_sequences(sequences)
+        check_particles(count)
         like = self.weight_observation
         shape = (steps, *like.shape[:-1], sequences, count)
         noise = torch.randn((*shape, self.hidden_size), device=like.device, dtype=like.dtype)

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_flag, check_mask, check_rnn_switches, check_share
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
+from pfrnn.nn.inputs import check_input
+from pfrnn.nn.parameters import check_cell, check_sequences
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 
@@ -38,10 +40,15 @@ class PlainCell(Settled):
             ``activation="relu", batch_norm="feature"``.
         reset_after: GRU only: the reset gate acts after the product, as in torch.nn.GRU, instead
             of before it, as the paper prints it.
-        momentum: of the running batch-norm statistics.
-        norm_eps: added to the variance.
+        momentum: of the running batch-norm statistics, in (0, 1].
+        norm_eps: added to the variance, above 0.
         device: of the parameters.
         dtype: of the parameters.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: a size below 1.
+        ConfigError: an unknown choice, or a number out of range.
     """
 
     _settled = frozenset(
@@ -75,13 +82,13 @@ class PlainCell(Settled):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if batch_norm not in ("none", "feature"):
-            raise ConfigError(f"batch_norm: expected none or feature, got {batch_norm!r}")
-        if activation not in ("tanh", "relu", "leaky_relu"):
-            raise ConfigError(f"activation: expected tanh, relu or leaky_relu, got {activation!r}")
+        check_cell(input_size, hidden_size, bias, dtype)
+        switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
+        check_rnn_switches(switches)
+        check_share("momentum", momentum)
         self.input_size = input_size
         self.hidden_size = hidden_size
-        self.switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
+        self.switches = switches
         self._factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight_input = self._new(input_size, self.blocks * hidden_size)
         self.bias = self._new(self.blocks * hidden_size) if bias else None
@@ -122,6 +129,7 @@ class PlainCell(Settled):
 
     def initial_state(self, sequences: int) -> RNNState:
         """Return zeros for N sequences."""
+        check_sequences(sequences)
         like = self.weight_input
         shape = (*like.shape[:-2], sequences, self.hidden_size)
         hidden = torch.zeros(shape, device=like.device, dtype=like.dtype)
@@ -147,7 +155,16 @@ class PlainCell(Settled):
             update: in training, move the running statistics (once).
             run: the loop over time, called as :func:`pfrnn.functional.rnn.run_rnn` without its
                 first argument; None takes that.
+
+        Raises:
+            TypeError: the state is no RNNState, or another argument of the wrong type.
+            ConfigError: T is 0, or ``bptt`` is no whole number from 1.
         """
+        check_input(x, type(self).__name__, "a Tensor")
+        if state is not None and not isinstance(state, RNNState):
+            raise TypeError(f"state should be an RNNState, got: {type(state).__name__}")
+        check_mask("valid", valid, "(T, ..., N)")
+        check_flag("update", update)
         state = self.initial_state(x.shape[-2]) if state is None else state
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -172,6 +189,7 @@ class PlainCell(Settled):
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
         """Advance by one step: x (..., N, input_size)."""
+        check_input(x, type(self).__name__, "a Tensor")
         return self.unroll(x.unsqueeze(0), state).final
 
     def extra_repr(self) -> str:
