@@ -26,7 +26,7 @@ def compiled(step: Step, backend: str) -> Step:
 class ParticleCell(ParticleParameters):
     """A cell that runs; use :class:`PFLSTMCell` or :class:`PFGRUCell`.
 
-    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
     """
 
     step: Step
@@ -188,7 +188,7 @@ def _map(state: PFState, change: Any) -> PFState:
 class PFLSTMCell(ParticleCell):
     """The PF-LSTM cell (the paper, section "PF-LSTMs and PF-GRUs").
 
-    Arguments: see :class:`ParticleCell`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFLSTMCell(3, 8, num_particles=5)
@@ -213,7 +213,7 @@ class PFLSTMCell(ParticleCell):
 class PFGRUCell(ParticleCell):
     """The PF-GRU cell (the paper's appendix).
 
-    Arguments: see :class:`ParticleCell`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFGRUCell(3, 8, num_particles=5)

@@ -31,15 +31,26 @@ class Sequences(NamedTuple):
     batched: bool
 
 
-def check_sizes(
-    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
-) -> None:
-    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
+def check_dropout(dropout: Any) -> None:
+    """Refuse what is no probability, in torch.nn.LSTM's words."""
     if not is_number(dropout) or not 0 <= dropout <= 1:
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an "
             "element being zeroed"
         )
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is no bool, in torch.nn.LSTM's words."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+
+
+def check_sizes(
+    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
+) -> None:
+    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
+    check_dropout(dropout)
     for name, value, kind in (
         ("bias", bias, bool),
         ("batch_first", batch_first, bool),

@@ -17,6 +17,8 @@ from pfrnn.nn.inputs import (
     Sequences,
     arrange,
     arrange_state,
+    check_bool,
+    check_dropout,
     check_numbers,
     check_sizes,
     layout,
@@ -56,7 +58,14 @@ class ParticleLayer(Settled):
 
     Layer l + 1 reads the mean particle of layer l, so that a stack stays as cheap as its parts.
     After construction ``num_particles``, ``options``, ``batch_first`` and ``dropout`` may be set;
-    the settings that parameters follow from refuse a new value (AttributeError).
+    the settings that parameters follow from refuse a new value (AttributeError), and so does a
+    cell of the layer set apart from the others.
+
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``num_layers``, ``bias``, ``bidirectional``, ``proj_size``, ``fidelity`` and
+    the options' ``alpha``, ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``,
+    ``noise_scale``, ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``,
+    ``statistics``, ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
         input_size: features of x.
@@ -138,7 +147,23 @@ class ParticleLayer(Settled):
             )
             for layer in range(num_layers)
         )
+        for layer in range(num_layers):
+            self._cell(layer).join(type(self).__name__)
         self._built = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; what may be set after construction is checked as it was there.
+
+        Raises:
+            AttributeError: a settled one to a new value, after construction.
+            TypeError: ``batch_first`` to what is no bool.
+            ValueError: ``dropout`` to what is no number in [0, 1].
+        """
+        if name == "batch_first":
+            check_bool(name, value)
+        if name == "dropout":
+            check_dropout(value)
+        super().__setattr__(name, value)
 
     @property
     def num_particles(self) -> int:
@@ -152,18 +177,28 @@ class ParticleLayer(Settled):
 
     @num_particles.setter
     def num_particles(self, count: int) -> None:
+        options = self.options
         for layer in range(self.num_layers):  # alike, so that the first refuses or none
-            self._cell(layer).num_particles = count
+            self._cell(layer).follow(count, options)
 
     @property
     def options(self) -> CellOptions:
-        """The options that all cells share; set for all at once, as a cell's ``options`` are."""
+        """The options that all cells share.
+
+        Set as a whole, ``layer.options = layer.options._replace(alpha=0.3)``: those that only a
+        step's arithmetic reads may change, ``alpha``, ``resampling``, ``ess_threshold``,
+        ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
+
+        Raises:
+            TypeError: set to what is no CellOptions, or has an option of the wrong type.
+            ConfigError: set to a value out of range, or another one that parameters follow from.
+        """
         return self._cell(0).options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
         for layer in range(self.num_layers):
-            self._cell(layer).options = options
+            self._cell(layer).follow(self._cell(layer).num_particles, options)
 
     def _cell(self, layer: int) -> ParticleCell:
         cell = self.cells[layer]
@@ -180,7 +215,15 @@ class ParticleLayer(Settled):
         The first call with new sizes takes some seconds; then a step is about twice as fast on a
         CPU. For the whole layer in one graph call ``torch.compile(layer, fullgraph=True)``, whose
         compile time grows with the number of steps.
+
+        Raises:
+            TypeError: the backend is neither a name, a function nor None.
         """
+        if backend is not None and not isinstance(backend, str) and not callable(backend):
+            raise TypeError(
+                "backend: expected a name that torch.compile takes, a function or None, "
+                f"got {backend!r}"
+            )
         for layer in range(self.num_layers):
             self._cell(layer).compile_backend = backend
 
@@ -312,7 +355,7 @@ class ParticleLayer(Settled):
 class PFLSTM(ParticleLayer):
     """Particle filter LSTM with the contract of :class:`torch.nn.LSTM`.
 
-    Arguments: see :class:`ParticleLayer`.
+    Arguments and reserved names: see :class:`ParticleLayer`.
 
     Example:
         >>> layer = PFLSTM(4, 8, batch_first=True, num_particles=10)
@@ -329,8 +372,8 @@ class PFLSTM(ParticleLayer):
 class PFGRU(ParticleLayer):
     """Particle filter GRU with the contract of :class:`torch.nn.GRU`.
 
-    Arguments: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's form of the reset
-    gate instead of the paper's.
+    Arguments and reserved names: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's
+    form of the reset gate instead of the paper's.
 
     Example:
         >>> output, state = PFGRU(4, 8, num_particles=10)(torch.zeros(5, 2, 4))

@@ -7,6 +7,7 @@ A cell is written for one model. Its methods read parameters of shape (in, out) 
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, NamedTuple
 
 import torch
@@ -83,7 +84,14 @@ class ParticleParameters(Settled):
     """What PF-LSTM and PF-GRU cells own: their parameters and what is derived from them.
 
     After construction ``num_particles`` may be set (not with batch norm per particle slot), and
-    ``options`` within :meth:`options`; the other settings refuse a new value.
+    ``options`` within :meth:`options`; the other settings refuse a new value. The cells of a layer
+    share both, and refuse another value than the layer's: set the layer's.
+
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``bias_enabled``, ``fidelity``, ``switches`` and the options' ``alpha``,
+    ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``, ``noise_scale``,
+    ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``, ``statistics``,
+    ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
         input_size: features of x.
@@ -104,6 +112,8 @@ class ParticleParameters(Settled):
     _settled = frozenset(
         ("input_size", "hidden_size", "bias_enabled", "fidelity", "switches", *CellOptions._fields)
     )
+    # Kind of the layer that the cell is part of.
+    _layer: str | None = None
     blocks: int
     has_cell: bool
     weight_recurrent: nn.Parameter
@@ -145,12 +155,15 @@ class ParticleParameters(Settled):
         Raises:
             TypeError: set to what is no whole number.
             ConfigError: set below 1, or to another number with batch norm per particle slot.
+            AttributeError: set to another number than that of the layer that the cell is part of.
         """
         return self._num_particles
 
     @num_particles.setter
     def num_particles(self, count: int) -> None:
-        self._num_particles = self._fitting(count)
+        count = self._fitting(count)
+        self._refuse_apart("num_particles", self._num_particles, count)
+        self._num_particles = count
 
     @property
     def options(self) -> CellOptions:
@@ -161,17 +174,46 @@ class ParticleParameters(Settled):
         ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
 
         Raises:
-            TypeError: set to what is no CellOptions.
+            TypeError: set to what is no CellOptions, or has an option of the wrong type.
             ConfigError: set to a value out of range, or another one that parameters follow from.
+            AttributeError: set to others than those of the layer that the cell is part of.
         """
         return self._options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
         check_change(self._options, options)
+        self._refuse_apart("options", self._options, options)
+        self._take_options(options)
+
+    def _take_options(self, options: CellOptions) -> None:
         self._options, self._switches = options, options.switches()
         if self.running is not None:
             self.running.momentum = options.momentum
+
+    def join(self, layer: str) -> None:
+        """Make the cell part of a layer, whose particles and options are then its own."""
+        self._layer = layer
+
+    def follow(self, num_particles: int, options: CellOptions) -> None:
+        """Take what the cell's layer was set to.
+
+        Raises:
+            TypeError: what is no number of particles, or no CellOptions.
+            ConfigError: a value that the cell can't take; nothing has changed then.
+        """
+        count = self._fitting(num_particles)
+        check_change(self._options, options)
+        self._num_particles = count
+        self._take_options(options)
+
+    def _refuse_apart(self, name: str, present: Any, value: Any) -> None:
+        """Refuse what would set one cell of a layer apart: K and options are the layer's."""
+        if self._layer is not None and present != value:
+            raise AttributeError(
+                f"{type(self).__name__}.{name} can't change apart from its {self._layer}, whose "
+                f"cells share it, got {reprlib.repr(value)}; set it for all: layer.{name} = ..."
+            )
 
     @property
     def switches(self) -> FilterSwitches:

@@ -31,6 +31,10 @@ class PlainCell(Settled):
 
     Its settings can't change after construction (AttributeError).
 
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``switches``, ``activation``, ``batch_norm``, ``reset_after``, ``momentum`` and
+    ``norm_eps``.
+
     Args:
         input_size: features of x.
         hidden_size: H.
