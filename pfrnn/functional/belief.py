@@ -38,7 +38,7 @@ def covariance(particles: Tensor, log_weights: Tensor) -> Tensor:
         log_weights: (..., K), normalised.
 
     Returns:
-        (..., D, D).
+        (..., D, D), in the wider of the two dtypes.
     """
     centred = particles - mean_particle(particles, log_weights).unsqueeze(-2)
     return (centred * log_weights.exp().unsqueeze(-1)).transpose(-2, -1) @ centred
@@ -50,7 +50,7 @@ def quantiles(values: Tensor, log_weights: Tensor, levels: Tensor) -> Tensor:
     Args:
         values: (..., K), a scalar of each particle.
         log_weights: (..., K), normalised.
-        levels: (Q,) in (0, 1].
+        levels: (Q,) in (0, 1]; what lies outside gives the smallest or largest value.
 
     Returns:
         (..., Q).
@@ -88,14 +88,18 @@ class Modes(NamedTuple):
 def modes(points: Tensor, log_weights: Tensor, bandwidth: float, count: int = 4) -> Modes:
     """Find modes of particles in a low-dimensional space (a picture's plane).
 
-    Greedy: the particle with the largest weighted Gaussian kernel density is a mode; it takes the
-    particles within two bandwidths; the search goes on among the rest.
+    Not in the paper; for pictures of a belief. Greedy: the particle with the largest weighted
+    Gaussian kernel density is a mode; it takes the particles within two bandwidths; the search
+    goes on among the rest.
 
     Args:
         points: (..., K, D), e.g. the predicted position of each particle.
         log_weights: (..., K), normalised.
-        bandwidth: of the kernel, in the points' unit.
-        count: the largest number of modes J.
+        bandwidth: of the kernel, above 0, in the points' unit.
+        count: the number of modes J, at least 1; absent ones have mass 0.
+
+    Returns:
+        J points and their mass, see :class:`Modes`.
 
     Gradients:
         None.

@@ -64,7 +64,13 @@ def pf_lstm_step(
         The new state and what happened (:class:`StepInfo`).
 
     Gradients:
-        Through everything but the choice of ancestors.
+        Through everything but the choice of ancestors. Of first order, unless inside
+        :func:`twice_differentiable`.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range, or no uniforms where particles are resampled.
+        ValueError: a state without a cell.
     """
     check_in_step(switches, check_switches)
     if state.cell is None:

@@ -22,7 +22,7 @@ from pfrnn.functional.arguments import (
     wrong_type,
 )
 from pfrnn.functional.belief import quantiles
-from pfrnn.functional.weights import LOG_ZERO
+from pfrnn.functional.weights import LOG_ZERO, lift
 
 # Halvings of the bracket: 2**-60 of its width is below a double's resolution.
 _HALVINGS = 60
@@ -104,7 +104,7 @@ def predictive_quantile(
     check_level("level", level)
     check_not_negative("scale", scale)
     with torch.no_grad():
-        log_weights = log_weights.clamp(min=LOG_ZERO)
+        log_weights = lift(log_weights).clamp(min=LOG_ZERO)
         if scale == 0.0:
             wanted = torch.tensor([level], device=predictions.device, dtype=predictions.dtype)
             return quantiles(predictions, log_weights, wanted).squeeze(-1)

@@ -66,9 +66,13 @@ def run_pf(
     Returns:
         See :class:`FilterOutput`.
 
+    Randomness:
+        None: noise and uniforms are given.
+
     Raises:
-        TypeError: one of the four flags is no bool.
-        ConfigError: T is 0, or bptt is no whole number from 1.
+        TypeError: one of the four flags is no bool, ``valid`` isn't of bool, or switches of the
+            wrong type.
+        ConfigError: T is 0, bptt is no whole number from 1, or switches out of range.
         ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
             CPU in eager mode; elsewhere they are taken as the nearest in it).
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_mask
 from pfrnn.functional.types import PFState
 
 
@@ -25,8 +26,11 @@ def check_inputs(
         valid: (T, ..., N), likewise.
 
     Raises:
+        TypeError: a mask that isn't of bool.
         ValueError: a shape, with the one expected.
     """
+    if isinstance(valid, Tensor):
+        check_mask("valid", valid, "(T, ..., N)")
     if projected.dim() < 3:
         raise ValueError(f"projected: expected shape (T, ..., N, P), got {_text(projected.shape)}")
     if state.hidden.dim() < 2:

@@ -69,17 +69,29 @@ def filter_update(
 ) -> tuple[PFState, StepInfo]:
     """Weigh the moved particles, resample, and leave padded sequences as they were.
 
-    This is the particle filter itself; the transition and the likelihood may be learned or not.
+    This is the particle filter itself (the paper's section "PF-LSTMs and PF-GRUs", its weight
+    update and resampling); the transition and the likelihood may be learned or not.
 
     Args:
         previous: the state before the step.
         hidden: (..., N, K, H), the particles moved by the transition.
         cell: (..., N, K, H) or None, moved likewise.
         log_lik: (..., N, K), log-likelihood of the observation, up to a constant.
-        uniforms: (..., N, K) in [0, 1); not looked at, as :func:`run_pf` does for all steps.
+        uniforms: (..., N, K) in [0, 1); not looked at, as :func:`run_pf` does for all steps; may
+            be None without resampling.
         switches: resampling, alpha, ess_threshold are read.
         statistics: passed on into the StepInfo.
         valid: (..., N) bool; False keeps the previous state of a sequence.
+
+    Returns:
+        The new state and what happened (:class:`StepInfo`).
+
+    Gradients:
+        Through everything but the choice of ancestors.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range, or no uniforms where particles are resampled.
     """
     check_in_step(switches, check_switches)
     return _weigh_and_resample(

@@ -23,7 +23,7 @@ class FilterSwitches(NamedTuple):
         activation: of the candidate: ``relu``, ``leaky_relu`` (slope 0.01) or ``tanh``.
         batch_norm: of the candidate: per ``feature`` (over sequences and particles), per
             ``particle_slot`` (over sequences and features), or ``none``.
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
         gru_noise: PF-GRU's noise scale reads the ``hidden`` state (the paper) or the ``reset``
             hidden state r * h (the authors' release).
         reset_after: PF-GRU's reset gate acts after the candidate's product, as in
@@ -130,7 +130,7 @@ class RNNSwitches(NamedTuple):
     Attributes:
         activation: of the candidate: ``tanh``, ``relu`` or ``leaky_relu``.
         batch_norm: of the candidate: ``none`` or per ``feature`` (over sequences).
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
         reset_after: GRU: as :class:`torch.nn.GRU` (True) or as the paper prints it (False).
     """
 

@@ -66,10 +66,10 @@ def uniform_log_weights(
 
 
 def effective_sample_size(log_weights: Tensor) -> Tensor:
-    """Return 1 / sum of squared weights, in [1, K].
+    """Return 1 / sum of squared weights, in [1, K] (Kong, Liu and Wong 1994).
 
     Args:
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised; half precision is lifted to float32.
 
     Returns:
         (...).
@@ -78,6 +78,7 @@ def effective_sample_size(log_weights: Tensor) -> Tensor:
         >>> effective_sample_size(uniform_log_weights(4))
         tensor(4.)
     """
+    log_weights = lift(log_weights)
     return log_weights.exp().square().sum(-1).reciprocal().clamp(1.0, float(log_weights.shape[-1]))
 
 
@@ -85,7 +86,8 @@ def entropy(log_weights: Tensor) -> Tensor:
     """Return the entropy of the weights in nats, in [0, log K].
 
     Args:
-        log_weights: (..., K), normalised; a weight of 0 contributes 0.
+        log_weights: (..., K), normalised; a weight of 0 contributes 0; half precision is lifted to
+            float32.
 
     Returns:
         (...).
@@ -94,5 +96,5 @@ def entropy(log_weights: Tensor) -> Tensor:
         >>> entropy(torch.tensor([0.0, float("-inf")])).item()
         0.0
     """
-    log_weights = log_weights.clamp(min=LOG_ZERO)
+    log_weights = lift(log_weights).clamp(min=LOG_ZERO)
     return (log_weights.exp() * -log_weights).sum(-1)

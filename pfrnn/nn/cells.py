@@ -66,15 +66,20 @@ class ParticleCell(ParticleParameters):
             belief: return the mean particle of all steps.
             update: in training, move the running statistics (once).
 
+        Returns:
+            See :class:`FilterOutput`; ``belief`` is None unless asked for.
+
         Randomness:
-            Noise and uniforms that are not given come from torch's default generator.
+            Noise and uniforms that are not given come from torch's default generator, and so does
+            a new state with ``initial_state="uniform"``.
 
         Raises:
             TypeError: the state is no PFState, or another argument of the wrong type.
             ConfigError: T is 0, ``bptt`` is no whole number from 1, or the cell can't take
                 ``num_particles``.
             RuntimeError: ``num_particles`` is not the given state's number.
-            ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+            ValueError: tensors that don't fit each other, or uniforms outside [0, 1) (looked at on
+                the CPU in eager mode).
         """
         check_input(x, type(self).__name__, "a Tensor")
         if state is not None:
@@ -133,6 +138,13 @@ class ParticleCell(ParticleParameters):
             state: from the last step; :meth:`initial_state` when None.
             noise: (N, K, H); drawn when None.
             uniforms: (N, K) in [0, 1); drawn when None.
+
+        Returns:
+            The state after the step: hidden (N, K, H), cell likewise for a PF-LSTM, log-weights
+            (N, K); without N for one sequence.
+
+        Randomness:
+            As :meth:`unroll`.
 
         Raises:
             TypeError: the state is no PFState, or another argument no tensor.

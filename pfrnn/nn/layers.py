@@ -68,26 +68,30 @@ class ParticleLayer(Settled):
     ``statistics``, ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
-        input_size: features of x.
-        hidden_size: H.
-        num_layers: layers on top of each other.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
+        num_layers: layers on top of each other, at least 1.
         bias: whether the cells have biases.
         batch_first: input and output are (N, T, ...) instead of (T, N, ...). States are not
             affected.
-        dropout: probability of dropout on the output of every layer but the last.
+        dropout: probability, in [0, 1], of dropout on the output of every layer but the last.
         bidirectional: False, torch.nn.LSTM's default; True is refused.
         proj_size: 0, torch.nn.LSTM's default; another number is refused.
-        num_particles: K; a call may take another number.
+        num_particles: K, at least 1; a call may take another number (not with batch norm per
+            particle slot).
         fidelity: preset of the options, ``paper`` or ``authors_code``.
         device: of the parameters.
         dtype: of the parameters.
         **options: fields of :class:`pfrnn.nn.CellOptions` (alpha, resampling, ess_threshold,
             batch_norm, ...), laid over the preset.
 
+    Randomness:
+        Parameters are drawn from torch's default generator, as torch.nn.LSTM's are.
+
     Raises:
-        TypeError: an argument of the wrong type, as torch.nn.LSTM says it.
+        TypeError: an argument or an option of the wrong type.
         ValueError: an argument out of range, as torch.nn.LSTM says it.
-        ConfigError: an unknown option, or an option out of range.
+        ConfigError: an unknown option or choice, or an option out of range.
     """
 
     _settled = frozenset(
@@ -148,7 +152,7 @@ class ParticleLayer(Settled):
             for layer in range(num_layers)
         )
         for layer in range(num_layers):
-            self._cell(layer).join(type(self).__name__)
+            self._cell(layer)._join(type(self).__name__)
         self._built = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -179,7 +183,7 @@ class ParticleLayer(Settled):
     def num_particles(self, count: int) -> None:
         options = self.options
         for layer in range(self.num_layers):  # alike, so that the first refuses or none
-            self._cell(layer).follow(count, options)
+            self._cell(layer)._follow(count, options)
 
     @property
     def options(self) -> CellOptions:
@@ -198,7 +202,7 @@ class ParticleLayer(Settled):
     @options.setter
     def options(self, options: CellOptions) -> None:
         for layer in range(self.num_layers):
-            self._cell(layer).follow(self._cell(layer).num_particles, options)
+            self._cell(layer)._follow(self._cell(layer).num_particles, options)
 
     def _cell(self, layer: int) -> ParticleCell:
         cell = self.cells[layer]
@@ -228,7 +232,11 @@ class ParticleLayer(Settled):
             self._cell(layer).compile_backend = backend
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics."""
+        """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics.
+
+        Randomness:
+            From torch's default generator.
+        """
         for layer in range(self.num_layers):
             self._cell(layer).reset_parameters()
 
@@ -261,12 +269,17 @@ class ParticleLayer(Settled):
 
         Randomness:
             Noise and uniforms that are not given come from torch's default generator, in
-            evaluation too: a filter is stochastic.
+            evaluation too: a filter is stochastic. So do dropout between layers in training, and
+            a new state with ``initial_state="uniform"``.
 
         Raises:
-            TypeError: ``hx`` is no state, or ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM; uniforms outside [0, 1) (looked at on the CPU in eager
-                mode: elsewhere a look costs too much, and they are taken as the nearest in it).
+            TypeError: ``input``, noise or uniforms are no tensors, ``hx`` is no state, or
+                ``num_particles`` no whole number.
+            ValueError: as torch.nn.LSTM; noise or uniforms of another shape; uniforms outside
+                [0, 1) (looked at on the CPU in eager mode: elsewhere a look costs too much, and
+                they are taken as the nearest in it).
+            ConfigError: ``num_particles`` is below 1 or, with batch norm per particle slot,
+                another than the layer's; ``bptt`` is no whole number from 1.
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
@@ -286,7 +299,11 @@ class ParticleLayer(Settled):
     ) -> Filtered:
         """Return particles, log-weights, ancestors and ESS of the last layer at every step.
 
-        Arguments: as :meth:`forward`.
+        Arguments, randomness and errors: as :meth:`forward`.
+
+        Returns:
+            See :class:`Filtered`. The mean particle that :meth:`forward` returns is the sum of
+            ``particles`` weighted with ``log_weights.exp()``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, True)
         if run.hidden is None:

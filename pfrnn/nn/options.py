@@ -23,22 +23,23 @@ class CellOptions(NamedTuple):
     Attributes:
         alpha: mixture of soft resampling, in (0, 1].
         resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``.
-        ess_threshold: resample only below this fraction of K; None resamples every step.
+        ess_threshold: resample only below this fraction of K, in (0, 1]; None resamples at every
+            step.
         batch_norm: ``feature``, ``particle_slot`` or ``none``.
         activation: of the candidate: ``relu``, ``leaky_relu`` or ``tanh``.
         noise_scale: ``linear`` or ``softplus``.
         initial_state: ``zeros`` or ``uniform`` on [0, 1), also in evaluation.
-        gate_features: width of the two small networks u(x) and o(x) in front of the gates and of
-            f_obs (LeakyReLU of a linear map); None feeds x itself to both.
+        gate_features: width, at least 1, of the two small networks u(x) and o(x) in front of the
+            gates and of f_obs (LeakyReLU of a linear map); None feeds x itself to both.
         gru_noise: what PF-GRU's noise scale reads: ``hidden`` or ``reset``.
         reset_after: PF-GRU's reset gate after the product, as torch.nn.GRU's.
         statistics: running batch-norm statistics ``pooled`` over time (one update a batch) or
             ``per_time`` (a set for each of the first ``max_steps`` steps, the last one serving
             all later steps). Steps are counted from each call's first: give ``per_time`` whole
             sequences, not pieces with a state passed on.
-        max_steps: the number of sets with ``per_time``.
+        max_steps: the number of sets with ``per_time``, at least 1.
         momentum: weight of a new batch in the running statistics, in (0, 1].
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
     """
 
     alpha: float = 0.5

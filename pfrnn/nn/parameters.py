@@ -94,14 +94,18 @@ class ParticleParameters(Settled):
     ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
-        input_size: features of x.
-        hidden_size: H.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
         bias: whether the blocks and f_obs have biases.
-        num_particles: K; may be changed at call time unless batch norm is per particle slot.
+        num_particles: K, at least 1; may be changed at call time unless batch norm is per particle
+            slot.
         fidelity: preset of the options, ``paper`` or ``authors_code``.
         device: of the parameters.
         dtype: of the parameters.
         **options: fields of :class:`pfrnn.nn.CellOptions`, laid over the preset.
+
+    Randomness:
+        Parameters are drawn from torch's default generator.
 
     Raises:
         TypeError: an argument or an option of the wrong type.
@@ -191,11 +195,11 @@ class ParticleParameters(Settled):
         if self.running is not None:
             self.running.momentum = options.momentum
 
-    def join(self, layer: str) -> None:
+    def _join(self, layer: str) -> None:
         """Make the cell part of a layer, whose particles and options are then its own."""
         self._layer = layer
 
-    def follow(self, num_particles: int, options: CellOptions) -> None:
+    def _follow(self, num_particles: int, options: CellOptions) -> None:
         """Take what the cell's layer was set to.
 
         Raises:
@@ -256,6 +260,9 @@ class ParticleParameters(Settled):
         """Draw all weights and biases from U(-1/sqrt(H), 1/sqrt(H)), as torch.nn.LSTM does.
 
         Batch norm starts at gain 1 and shift 0, its running statistics at mean 0, variance 1.
+
+        Randomness:
+            From torch's default generator.
         """
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
         for name, parameter in self.named_parameters():
@@ -297,6 +304,9 @@ class ParticleParameters(Settled):
             sequences: N.
             num_particles: K; the cell's own when None.
 
+        Returns:
+            hidden (..., N, K, H), for a PF-LSTM a cell of this shape, and log-weights (..., N, K).
+
         Randomness:
             ``initial_state="uniform"`` draws from torch's default generator.
 
@@ -331,6 +341,11 @@ class ParticleParameters(Settled):
 
     def draw(self, steps: int, sequences: int, count: int) -> tuple[Tensor, Tensor | None]:
         """Draw the noise and uniforms of T steps from torch's default generator, all at once.
+
+        Args:
+            steps: T.
+            sequences: N.
+            count: K.
 
         Returns:
             noise (T, ..., N, K, H) and uniforms (T, ..., N, K), None without resampling.

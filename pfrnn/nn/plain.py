@@ -36,8 +36,8 @@ class PlainCell(Settled):
     ``norm_eps``.
 
     Args:
-        input_size: features of x.
-        hidden_size: H.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
         bias: whether the blocks have biases.
         activation: of the candidate: ``tanh``, ``relu`` or ``leaky_relu``.
         batch_norm: of the candidate: ``none`` or ``feature``. The paper's LSTM-BNReLU is
@@ -48,6 +48,9 @@ class PlainCell(Settled):
         norm_eps: added to the variance, above 0.
         device: of the parameters.
         dtype: of the parameters.
+
+    Randomness:
+        Parameters are drawn from torch's default generator; nothing else is random.
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -132,7 +135,7 @@ class PlainCell(Settled):
         return affine(x, self.weight_input, self.bias)
 
     def initial_state(self, sequences: int) -> RNNState:
-        """Return zeros for N sequences."""
+        """Return zeros (..., N, H) for N sequences, hidden and for an LSTM cell."""
         check_sequences(sequences)
         like = self.weight_input
         shape = (*like.shape[:-2], sequences, self.hidden_size)
@@ -159,6 +162,9 @@ class PlainCell(Settled):
             update: in training, move the running statistics (once).
             run: the loop over time, called as :func:`pfrnn.functional.rnn.run_rnn` without its
                 first argument; None takes that.
+
+        Returns:
+            See :class:`RNNOutput`: hidden (T, ..., N, H) and the state after the last step.
 
         Raises:
             TypeError: the state is no RNNState, or another argument of the wrong type.
@@ -192,7 +198,7 @@ class PlainCell(Settled):
         return functools.partial(run_rnn, type(self).step)
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
-        """Advance by one step: x (..., N, input_size)."""
+        """Advance by one step: x (..., N, input_size); ``state`` and errors as :meth:`unroll`."""
         check_input(x, type(self).__name__, "a Tensor")
         return self.unroll(x.unsqueeze(0), state).final
 
@@ -205,6 +211,9 @@ class PlainCell(Settled):
 
 class LSTMCell(PlainCell):
     """A plain LSTM cell; gate order input, forget, candidate, output, as torch's.
+
+    Arguments and reserved names: see :class:`PlainCell`. A step is
+    :func:`pfrnn.functional.lstm_step`.
 
     Example:
         >>> LSTMCell(3, 4)(torch.zeros(2, 3)).hidden.shape
@@ -225,6 +234,9 @@ class LSTMCell(PlainCell):
 
 class GRUCell(PlainCell):
     """A plain GRU cell; gate order reset, update, candidate, as torch's.
+
+    Arguments and reserved names: see :class:`PlainCell`. A step is
+    :func:`pfrnn.functional.gru_step`.
 
     Example:
         >>> GRUCell(3, 4)(torch.zeros(2, 3)).hidden.shape

@@ -168,3 +168,64 @@ def test_the_shape_of_uniform_weights():
         with pytest.raises(TypeError, match="shape: expected whole numbers"):
             pf.uniform_log_weights(*shape)
     assert pf.uniform_log_weights(0, 3).shape == (0, 3)
+
+
+def test_uniforms_draw_as_many_particles_as_there_are_weights():
+    calls = [
+        lambda given: pf.soft_resample(log_w, given, 0.5),
+        lambda given: pf.multinomial_resample(log_w, given),
+        lambda given: pf.systematic_resample(log_w, given),
+        *(lambda given, m=m: pf.resample(log_w, given, m) for m in ("soft", "systematic")),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"uniforms: expected .*\(3, 5\), got \(3, 4\)"):
+            call(u[:, :4])
+        with pytest.raises(TypeError, match=r"uniforms: expected a tensor \(\.\.\., K\), got 0\.5"):
+            call(0.5)
+
+
+def test_losses_name_the_tensor_that_does_not_fit():
+    values, logits = USUAL["prediction_loss"], torch.randn(T, N, K)
+    particles = USUAL["elbo_loss"]
+    named = {"prediction": logits, "target": classes, "kind": "classification"}
+    many = {"particle_predictions": torch.randn(T, N, K, 3), "target": classes,
+            "kind": "classification"}  # fmt: skip
+    factors, slot = torch.ones(D), {"form": "per_coordinate"}
+    for call, given, kind, words in (
+        (pf.prediction_loss, values | {"mask": torch.ones(T, N)}, TypeError, "mask: .* of bool"),
+        (pf.prediction_loss, values | {"mask": [True]}, TypeError, "mask: expected a tensor"),
+        (pf.elbo_loss, particles | {"mask": torch.ones(T, N)}, TypeError, "mask: .* of bool"),
+        (pf.prediction_loss, values | {"time_weights": torch.ones(T, 1)}, ValueError, "time_weig"),
+        (pf.prediction_loss, values | {"coordinate_weights": torch.ones(1)}, ValueError, "coordin"),
+        (pf.elbo_loss, particles | slot | {"coordinate_weights": torch.ones(1)}, ValueError,
+         "coordinate_weights: expected"),
+        (pf.elbo_loss, particles | slot | {"time_weights": torch.ones(1)}, ValueError, "time_weig"),
+        (pf.prediction_loss, named | {"target": classes.float()}, ValueError, "target: .*int64"),
+        (pf.elbo_loss, many | {"target": classes.bool()}, ValueError, "target: .*got torch.bool"),
+        # These were left unread before.
+        (pf.elbo_loss, particles | {"coordinate_weights": factors}, ConfigError, "form='joint'"),
+        (pf.elbo_loss, many | slot, ConfigError, "form: expected joint with classification"),
+        (pf.prediction_loss, named | {"coordinate_weights": factors}, ConfigError, "leave them"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=words):
+            call(**given)
+    with pytest.raises(TypeError, match="mask: expected a tensor"):
+        pf.count_outputs(torch.ones(T, N))
+
+
+def test_weights_in_half_precision_are_lifted():
+    half = log_w.half()
+    for call in (
+        pf.entropy,
+        pf.effective_sample_size,
+        lambda w: pf.unnormalized_correction(w, torch.zeros(N, K, dtype=torch.int64), 0.5),
+        lambda w: pf.predictive_quantile(p, w, 0.5, 1.0),
+    ):
+        found, want = call(half), call(log_w)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, want, rtol=1e-2, atol=1e-2)
+
+
+def test_a_mask_of_a_filter_is_of_bool():
+    with pytest.raises(TypeError, match=r"valid: expected a tensor \(T, \.\.\., N\) of bool"):
+        pf.run_pf(**USUAL["run_pf"], valid=torch.ones(T, N))
