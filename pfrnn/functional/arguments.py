@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.autocast import tracing
 from pfrnn.functional.types import FilterSwitches, RNNSwitches
 
 METHODS = ("soft", "multinomial", "systematic", "none")
@@ -46,6 +47,9 @@ def is_number(value: Any) -> bool:
 
 def is_whole(value: Any) -> bool:
     """Whether a value is a whole number, as torch's sizes are; bool isn't."""
+    if isinstance(value, Tensor):
+        # What torch.jit.trace gives for a size of a tensor.
+        return tracing() and value.dim() == 0 and value.dtype == torch.int64
     return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
 
 

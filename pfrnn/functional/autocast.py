@@ -8,6 +8,12 @@ import torch
 transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 
 
+def tracing() -> bool:
+    """Whether torch.jit.trace is recording the call: sizes of tensors are then tensors."""
+    found: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return found
+
+
 def autocasting(device: torch.device) -> bool:
     """Say whether autocast is on for a device; tensors without numbers (meta) have none.
 

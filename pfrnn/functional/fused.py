@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.autocast import autocasting, transforming
+from pfrnn.functional.autocast import autocasting, tracing, transforming
 from pfrnn.functional.batch_norm import Statistics, spread
 from pfrnn.functional.first_order import wants_second_derivatives
 from pfrnn.functional.linear import LEAKY_SLOPE
@@ -28,7 +28,7 @@ def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> boo
     """Say whether fused code may run: eager, no autocast, no torch.func, full precision, once."""
     # Functions that torch.func can transform bind their arguments by inspection at every call,
     # which costs more than the step's arithmetic at small sizes: under it the plain code runs.
-    if noise is None or torch.compiler.is_compiling() or transforming():
+    if noise is None or torch.compiler.is_compiling() or transforming() or tracing():
         return False
     if wants_second_derivatives() or autocasting(hidden.device):
         return False

@@ -15,6 +15,7 @@ from pfrnn.functional.arguments import check_in_step, check_rnn_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.linear import activate, affine, split, tanh
 from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics, time_slices
+from pfrnn.functional.shapes import check_rnn_inputs
 from pfrnn.functional.types import RNNInfo, RNNOutput, RNNState, RNNSwitches
 
 
@@ -195,9 +196,11 @@ def run_rnn(
     Raises:
         TypeError: switches of the wrong type.
         ConfigError: T is 0, ``bptt`` is no whole number from 1, or switches out of range.
+        ValueError: shapes that don't fit each other.
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    check_rnn_inputs(projected, state, valid)
     inputs, masks = time_slices(projected, steps), time_slices(valid, steps)
     hidden, infos = [], []
     for t in range(steps):

@@ -159,8 +159,7 @@ def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:
 
 def detach(state: PFState) -> PFState:
     """Cut the gradient of a carried state."""
-    cell = None if state.cell is None else state.cell.detach()
-    return PFState(state.hidden.detach(), cell, state.log_weights.detach())
+    return state.detach()
 
 
 def pooled_statistics(infos: list[Any], pooled: bool = True) -> Pooled:

@@ -44,6 +44,10 @@ class FilterSwitches(NamedTuple):
 class PFState(NamedTuple):
     """The weighted particles after a step.
 
+    ``state.detach()`` forgets the history, as one detaches torch.nn.LSTM's pair. ``tuple(state)``
+    holds tensors alone (and None), which ``torch.load(..., weights_only=True)`` takes, and a layer
+    as ``hx``.
+
     Attributes:
         hidden: (..., N, K, H).
         cell: (..., N, K, H); None for PF-GRU.
@@ -53,6 +57,11 @@ class PFState(NamedTuple):
     hidden: Tensor
     cell: Tensor | None
     log_weights: Tensor
+
+    def detach(self) -> PFState:
+        """Return the state without its history: gradients don't go further back."""
+        cell = None if self.cell is None else self.cell.detach()
+        return PFState(self.hidden.detach(), cell, self.log_weights.detach())
 
 
 class StepInfo(NamedTuple):

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrnn.functional.arguments import check_flag, check_mask, check_tensor
+from pfrnn.functional.arguments import check_flag, check_tensor
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
-from pfrnn.nn.inputs import check_input
+from pfrnn.nn.inputs import check_input, check_kind, check_run, check_units
 from pfrnn.nn.parameters import ParticleParameters, check_particles
 
 
@@ -77,16 +77,18 @@ class ParticleCell(ParticleParameters):
             TypeError: the state is no PFState, or another argument of the wrong type.
             ConfigError: T is 0, ``bptt`` is no whole number from 1, or the cell can't take
                 ``num_particles``.
-            RuntimeError: ``num_particles`` is not the given state's number.
-            ValueError: tensors that don't fit each other, or uniforms outside [0, 1) (looked at on
-                the CPU in eager mode).
+            RuntimeError: ``num_particles`` is not the given state's number; another number of
+                features or units, or another device than the weights'.
+            ValueError: tensors that don't fit each other, another dtype than the weights', or
+                uniforms outside [0, 1) (looked at on the CPU in eager mode).
         """
-        check_input(x, type(self).__name__, "a Tensor")
+        name, like = type(self).__name__, self.weight_observation
+        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
         if state is not None:
-            _check_state(state, num_particles)
+            self._check_state(state, num_particles)
         check_tensor("noise", noise, "(T, ..., N, K, H)")
         check_tensor("uniforms", uniforms, "(T, ..., N, K)")
-        check_mask("valid", valid, "(T, ..., N)")
+        check_kind("noise", noise, like)
         check_flag("update", update)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:
@@ -153,7 +155,7 @@ class ParticleCell(ParticleParameters):
         """
         name = type(self).__name__
         if state is not None:
-            _check_state(state, None)
+            self._check_state(state, None)
         check_input(x, name, "a Tensor")
         check_tensor("noise", noise, "(N, K, H)")
         check_tensor("uniforms", uniforms, "(N, K)")
@@ -178,18 +180,24 @@ class ParticleCell(ParticleParameters):
         )
         return _map(output.final, lambda part: part.squeeze(0)) if alone else output.final
 
-
-def _check_state(state: Any, num_particles: int | None) -> None:
-    if not isinstance(state, PFState):
-        raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
-    if num_particles is not None:
-        check_particles(num_particles)
-        found = state.hidden.shape[-2]
-        if found != num_particles:
-            raise RuntimeError(
-                f"Expected a state of num_particles={num_particles} particles, got {found}; "
-                "leave num_particles out: a state has its own"
+    def _check_state(self, state: Any, num_particles: int | None) -> None:
+        if not isinstance(state, PFState):
+            raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
+        if self.has_cell != (state.cell is not None):
+            raise ValueError(
+                f"Expected a state {'with' if self.has_cell else 'without'} a cell tensor; take "
+                "the state that this kind of cell returned"
             )
+        for name, part in (("state.hidden", state.hidden), ("state.cell", state.cell)):
+            check_units(name, part, self.hidden_size, self.weight_observation)
+        if num_particles is not None:
+            check_particles(num_particles)
+            found = state.hidden.shape[-2]
+            if found != num_particles:
+                raise RuntimeError(
+                    f"Expected a state of num_particles={num_particles} particles, got {found}; "
+                    "leave num_particles out: a state has its own"
+                )
 
 
 def _map(state: PFState, change: Any) -> PFState:

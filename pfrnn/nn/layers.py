@@ -19,6 +19,7 @@ from pfrnn.nn.inputs import (
     arrange_state,
     check_bool,
     check_dropout,
+    check_kind,
     check_numbers,
     check_sizes,
     layout,
@@ -255,8 +256,9 @@ class ParticleLayer(Settled):
         Args:
             input: (T, N, input_size), (N, T, input_size) with ``batch_first``,
                 (T, input_size) for one sequence, or a PackedSequence.
-            hx: a state that a layer returned, or one of torch.nn.LSTM's (torch.nn.GRU's) shape,
-                which is given to every particle; None starts anew.
+            hx: a state that a layer returned (also as a plain tuple of its three parts), or one
+                of torch.nn.LSTM's (torch.nn.GRU's) shape, which is given to every particle; None
+                starts anew.
             num_particles: K of this call; when None the number of ``hx`` if that has particles,
                 else the layer's own.
             noise: (num_layers, T, N, K, H) standard normal; drawn when None.
@@ -275,7 +277,9 @@ class ParticleLayer(Settled):
         Raises:
             TypeError: ``input``, noise or uniforms are no tensors, ``hx`` is no state, or
                 ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM; noise or uniforms of another shape; uniforms outside
+            ValueError: as torch.nn.LSTM; a state or noise of another dtype than the weights'
+                (autocast converts half precision and float32 by itself); noise or uniforms of
+                another shape; uniforms outside
                 [0, 1) (looked at on the CPU in eager mode: elsewhere a look costs too much, and
                 they are taken as the nearest in it).
             ConfigError: ``num_particles`` is below 1 or, with batch norm per particle slot,
@@ -332,13 +336,18 @@ class ParticleLayer(Settled):
         given = arrange(x, name, self.input_size, self.batch_first, like)
         count = self.num_particles if num_particles is None else num_particles
         check_particles(count)
-        check_numbers("noise", noise, self.num_layers, "(num_layers, T, N, K, H)")
-        check_numbers("uniforms", uniforms, self.num_layers, "(num_layers, T, N, K)")
-        check_uniforms(uniforms)  # all layers' before the first moves its running statistics
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)
-            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell)
+            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell, like)
+            if num_particles is None:
+                count = state.hidden.shape[-2]
+        # All layers' before the first moves its running statistics.
+        shape = (self.num_layers, *given.data.shape[:2], count)
+        check_numbers("noise", noise, "(num_layers, T, N, K, H)", (*shape, self.hidden_size), like)
+        check_numbers("uniforms", uniforms, "(num_layers, T, N, K)", shape, like)
+        check_kind("noise", noise, like)
+        check_uniforms(uniforms)
         data, finals = given.data, []
         for layer in range(self.num_layers):
             last = layer == self.num_layers - 1

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pfrnn.functional.arguments import check_flag, check_mask, check_rnn_switches, check_share
+from pfrnn.functional.arguments import check_flag, check_rnn_switches, check_share
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
-from pfrnn.nn.inputs import check_input
+from pfrnn.nn.inputs import check_run, check_units
 from pfrnn.nn.parameters import check_cell, check_sequences
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
@@ -169,11 +169,16 @@ class PlainCell(Settled):
         Raises:
             TypeError: the state is no RNNState, or another argument of the wrong type.
             ConfigError: T is 0, or ``bptt`` is no whole number from 1.
+            RuntimeError: another number of features or units, or another device than the weights'.
+            ValueError: tensors that don't fit each other, or another dtype than the weights'.
         """
-        check_input(x, type(self).__name__, "a Tensor")
-        if state is not None and not isinstance(state, RNNState):
-            raise TypeError(f"state should be an RNNState, got: {type(state).__name__}")
-        check_mask("valid", valid, "(T, ..., N)")
+        name, like = type(self).__name__, self.weight_input
+        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
+        if state is not None:
+            if not isinstance(state, RNNState):
+                raise TypeError(f"state should be an RNNState, got: {type(state).__name__}")
+            for part, tensor in (("state.hidden", state.hidden), ("state.cell", state.cell)):
+                check_units(part, tensor, self.hidden_size, like)
         check_flag("update", update)
         state = self.initial_state(x.shape[-2]) if state is None else state
         if valid is not None:
@@ -199,7 +204,8 @@ class PlainCell(Settled):
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
         """Advance by one step: x (..., N, input_size); ``state`` and errors as :meth:`unroll`."""
-        check_input(x, type(self).__name__, "a Tensor")
+        name, like = type(self).__name__, self.weight_input
+        check_run(name, x, self.input_size, None, like, "(..., N, input_size)")
         return self.unroll(x.unsqueeze(0), state).final
 
     def extra_repr(self) -> str:

@@ -1,0 +1,159 @@
+"""What a newcomer gives a layer or cell that doesn't fit: named, or taken as torch.nn.LSTM does."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from pfrnn.nn import PFGRU, PFLSTM, GRUCell, LSTMCell, PFGRUCell, PFLSTMCell, PFState
+
+T, N, D, K, H = 4, 2, 3, 5, 8
+LAYERS, CELLS, PLAIN = [PFLSTM, PFGRU], [PFLSTMCell, PFGRUCell], [LSTMCell, GRUCell]
+
+
+def build(cls, **given):
+    return cls(D, H, **({} if cls in PLAIN else {"num_particles": K}), **given)
+
+
+def plain_state(cls, **made):
+    zeros = torch.zeros(1, N, H, **made)
+    return (zeros, zeros) if cls is PFLSTM else zeros
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_another_dtype_of_state_or_noise_is_named(cls):
+    layer, x, double = build(cls), torch.zeros(T, N, D), {"dtype": torch.float64}
+    _, other = build(cls, **double)(x.double())
+    for hx in (other, plain_state(cls, **double)):
+        with pytest.raises(
+            ValueError, match=r"hx: expected dtype torch\.float32, the weights', got"
+        ):
+            layer(x, hx)
+    with pytest.raises(ValueError, match=r"noise: expected dtype .*noise\.to\(torch\.float32\)"):
+        layer(x, noise=torch.zeros(1, T, N, K, H, **double))
+    uniforms = torch.rand(1, T, N, K, **double)  # compared with weights, whatever their dtype
+    assert layer(x, uniforms=uniforms)[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_autocast_converts_what_it_can(cls):
+    layer, x = build(cls), torch.zeros(T, N, D)
+    with torch.autocast("cpu"):
+        low, state = layer(x.bfloat16())
+        assert low.dtype == torch.bfloat16
+        layer(x, state)
+        layer(x, plain_state(cls, dtype=torch.float16))
+        for wrong in (torch.float64, torch.int64, torch.complex64):
+            with pytest.raises(ValueError, match=r"RNN input dtype .* does not match weight dtype"):
+                layer(x.to(wrong))
+    assert layer(x, state)[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_another_device_is_named(cls):
+    layer, x, away = build(cls), torch.zeros(T, N, D), {"device": "meta"}
+    words = "{} and parameter tensors are not at the same device, found {} tensor at meta and para"
+    for name, args, given in (
+        ("input", (x.to("meta"),), {}),
+        ("hx", (x, plain_state(cls, **away)), {}),
+        ("noise", (x,), {"noise": torch.zeros(1, T, N, K, H, **away)}),
+        ("uniforms", (x,), {"uniforms": torch.zeros(1, T, N, K, **away)}),
+    ):
+        with pytest.raises(RuntimeError, match=words.format(name.capitalize(), name)):
+            layer(*args, **given)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_noise_of_another_shape_is_told_the_whole_shape(cls):
+    layer, x = build(cls), torch.zeros(T, N, D)
+    _, state = layer(x, num_particles=3)
+    for shape, given, want in (
+        ((2, T, N, K, H), {}, r"= \(1, 4, 2, 5, 8\), got \(2, 4, 2, 5, 8\)"),
+        ((T, N, K, H), {}, r"= \(1, 4, 2, 5, 8\), got \(4, 2, 5, 8\)"),
+        ((1, N, T, K, H), {}, r"= \(1, 4, 2, 5, 8\), got \(1, 2, 4, 5, 8\)"),
+        ((1, T, N, K, H), {"num_particles": 3}, r"= \(1, 4, 2, 3, 8\), got"),
+        ((1, T, N, K, H), {"hx": state}, r"= \(1, 4, 2, 3, 8\), got"),
+    ):
+        with pytest.raises(ValueError, match=r"noise: expected \(num_layers, T, N, K, H\) " + want):
+            layer(x, noise=torch.zeros(shape), **given)
+    with pytest.raises(
+        ValueError, match=r"uniforms: expected .* = \(1, 4, 2, 5\), got \(1, 4, 2\)"
+    ):
+        layer(x, uniforms=torch.zeros(1, T, N))
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_state_is_detached_and_saved_as_code_for_torchs_layers_does(cls):
+    layer, x = build(cls).eval(), torch.zeros(T, N, D)
+    _, state = layer(x)
+    parts = tuple(None if part is None else part.detach() for part in state)
+    stored = io.BytesIO()
+    torch.save(parts, stored)
+    stored.seek(0)
+    outputs = []
+    for hx in (state, state.detach(), parts, list(parts), torch.load(stored, weights_only=True)):
+        torch.manual_seed(0)
+        outputs.append(layer(x, hx)[0])
+    assert all(torch.equal(one, outputs[0]) for one in outputs)
+    assert not any(part.requires_grad for part in state.detach() if part is not None)
+    assert isinstance(state.detach(), PFState)
+    assert state.hidden.requires_grad
+    for wrong in ((*parts, None), (parts[0], 3, parts[2])):
+        with pytest.raises(TypeError, match=r"hx should be .*, or a PFState that a layer returned"):
+            layer(x, wrong)
+
+
+@pytest.mark.parametrize("cls", CELLS + PLAIN)
+def test_a_cell_names_what_does_not_fit(cls):
+    cell, x = build(cls), torch.zeros(T, N, D)
+    other = cls(D, H + 1, **({} if cls in PLAIN else {"num_particles": K}))
+    few = build(cls)(x[0, :1])
+    for call, kind, words in (
+        (lambda: cell.unroll(x[..., :2]), RuntimeError, "equal to input_size. Expected 3, got 2"),
+        (lambda: cell(x[0].double()), ValueError, "RNN input dtype .* does not match weight dty"),
+        (lambda: cell.unroll(x.to("meta")), RuntimeError, "Input and parameter tensors are not"),
+        (lambda: cell.unroll(x[0]), ValueError, r"of shape \(T, ..., N, input_size\), got \(2, 3"),
+        (lambda: cell(x[0], other(x[0])), RuntimeError, r"state.hidden: expected 8 units"),
+        (lambda: cell(x[0], few), ValueError, r"state.hidden: expected shape \(\.\.\., N"),
+        (lambda: cell(x[0], build(cls).double()(x[0].double())), ValueError,
+         r"state\.hidden: expected dtype torch\.float32"),
+        (lambda: cell.unroll(x, valid=torch.ones(N, T, dtype=torch.bool)), ValueError,
+         r"valid: expected shape \(T, ..., N\) = \(4, 2\), got \(2, 4\)"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=words):
+            call()
+
+
+def test_a_cell_takes_the_state_of_its_own_kind():
+    x = torch.zeros(N, D)
+    lstm, gru = build(PFLSTMCell), build(PFGRUCell)
+    with pytest.raises(ValueError, match="Expected a state with a cell tensor"):
+        lstm(x, gru(x))
+    with pytest.raises(ValueError, match="Expected a state without a cell tensor"):
+        gru(x, lstm(x))
+    with pytest.raises(
+        ValueError, match=r"LSTMCell: .* of shape \(\.\.\., N, input_size\), got \(3"
+    ):
+        build(LSTMCell)(x[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated, and sizes become constants
+@pytest.mark.parametrize("cls", LAYERS + CELLS + PLAIN)
+def test_torch_jit_traces(cls):
+    class Output(torch.nn.Module):  # a GRU's state holds a None, which no trace returns
+        def __init__(self):
+            super().__init__()
+            self.inner = build(cls)
+
+        def forward(self, x):
+            return self.inner(x)[0]
+
+    module = Output().eval()
+    x = torch.randn(T, N, D) if cls in LAYERS else torch.randn(N, D)
+    traced = torch.jit.trace(module, x, check_trace=False)
+    torch.manual_seed(1)
+    want = module(x)
+    torch.manual_seed(1)
+    torch.testing.assert_close(traced(x), want)
