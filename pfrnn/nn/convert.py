@@ -48,9 +48,11 @@ def _check(layer: ParticleLayer, cell: ParticleCell, rnn: nn.LSTM | nn.GRU) -> N
     ours = (layer.input_size, layer.hidden_size, layer.num_layers, layer.bias)
     theirs = (rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bias)
     if ours != theirs or rnn.bidirectional or rnn.proj_size:
+        more = f" with bidirectional={rnn.bidirectional}" if rnn.bidirectional else ""
+        more += f" with proj_size={rnn.proj_size}" if rnn.proj_size else ""
         raise ConfigError(
             f"expected one direction, no projection and (input, hidden, layers, bias) = {ours}, "
-            f"got {theirs}"
+            f"got {theirs}{more}"
         )
     if cell.options.gate_features is not None:
         raise ConfigError("a cell with gate networks (gate_features) has no counterpart in torch")

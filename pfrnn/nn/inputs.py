@@ -96,7 +96,7 @@ def arrange(
         like: a parameter, whose dtype the input must have.
 
     Raises:
-        TypeError: x is neither a tensor nor packed.
+        TypeError: x is neither a dense tensor nor packed.
         ValueError: x has another number of axes, or another dtype than the weights.
         RuntimeError: another number of features, no time step, or another device.
     """
@@ -166,7 +166,7 @@ def check_units(name: str, part: Tensor | None, hidden_size: int, like: Tensor) 
 
 
 def check_input(x: Any, name: str, kinds: str) -> None:
-    """Refuse an input that is no tensor.
+    """Refuse an input that is no tensor, or one that isn't dense.
 
     Raises:
         TypeError: naming the module, what was expected and what came.
@@ -176,6 +176,10 @@ def check_input(x: Any, name: str, kinds: str) -> None:
             f"{name}: Expected input to be {kinds}, got: {type(x).__name__}; "
             "torch.as_tensor makes a tensor of numbers"
         )
+    if x.is_nested or x.layout != torch.strided:
+        kind = "nested" if x.is_nested else "sparse"
+        cure = "torch.nn.utils.rnn.pack_sequence(x.unbind())" if x.is_nested else "x.to_dense()"
+        raise TypeError(f"{name}: Expected input to be dense, got a {kind} tensor; take {cure}")
 
 
 def check_numbers(

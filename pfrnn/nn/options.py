@@ -22,7 +22,9 @@ class CellOptions(NamedTuple):
 
     Attributes:
         alpha: mixture of soft resampling, in (0, 1].
-        resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``.
+        resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``. Where all new weights are
+            1/K (``multinomial``, ``systematic``, and ``soft`` at alpha 1, at every step) f_obs gets
+            no gradient: its parameter ``weight_observation`` keeps None.
         ess_threshold: resample only below this fraction of K, in (0, 1]; None resamples at every
             step.
         batch_norm: ``feature``, ``particle_slot`` or ``none``.

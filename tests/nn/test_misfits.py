@@ -7,7 +7,17 @@ import io
 import pytest
 import torch
 
-from pfrnn.nn import PFGRU, PFLSTM, GRUCell, LSTMCell, PFGRUCell, PFLSTMCell, PFState
+from pfrnn.errors import ConfigError
+from pfrnn.nn import (
+    PFGRU,
+    PFLSTM,
+    GRUCell,
+    LSTMCell,
+    PFGRUCell,
+    PFLSTMCell,
+    PFState,
+    copy_rnn_weights,
+)
 
 T, N, D, K, H = 4, 2, 3, 5, 8
 LAYERS, CELLS, PLAIN = [PFLSTM, PFGRU], [PFLSTMCell, PFGRUCell], [LSTMCell, GRUCell]
@@ -157,3 +167,59 @@ def test_torch_jit_traces(cls):
     want = module(x)
     torch.manual_seed(1)
     torch.testing.assert_close(traced(x), want)
+
+
+@pytest.mark.parametrize("cls", LAYERS + CELLS + PLAIN)
+def test_nested_and_sparse_input_is_named(cls):
+    module, x = build(cls), torch.zeros(T, N, D)
+    given = [x.to_sparse() if cls in LAYERS else x[0].to_sparse()]
+    for layout in (torch.strided, torch.jagged):
+        given.append(torch.nested.nested_tensor([x[:2, 0], x[:3, 0]], layout=layout))
+    for one, cure in zip(given, ("to_dense", "pack_sequence", "pack_sequence"), strict=True):
+        with pytest.raises(TypeError, match=f"{cls.__name__}: Expected input to be dense.*{cure}"):
+            module(one)
+
+
+@pytest.mark.parametrize("given", [{"bidirectional": True}, {"proj_size": 2}])
+def test_copying_says_which_form_it_can_not_take(given):
+    name, value = next(iter(given.items()))
+    with pytest.raises(ConfigError, match=rf"got \(3, 8, 1, True\) with {name}={value}"):
+        copy_rnn_weights(build(PFLSTM), torch.nn.LSTM(D, H, **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "learns"),
+    [
+        ({}, True),
+        ({"resampling": "none"}, True),
+        ({"alpha": 1.0}, False),
+        ({"resampling": "multinomial"}, False),
+        ({"resampling": "systematic"}, False),
+    ],
+)
+def test_when_the_observation_learns(given, learns):
+    layer = build(PFLSTM, **given)
+    layer(torch.randn(T, N, D))[0].square().sum().backward()
+    grads = {name: one.grad is not None for name, one in layer.named_parameters()}
+    assert grads.pop("cells.0.weight_observation") == learns
+    assert all(grads.values())
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_packed_sequences_go_on_from_their_own_states(cls):
+    """Unsorted packed input: states, noise and outputs are in the order that was packed."""
+    layer, lengths = build(cls, batch_norm="none", dtype=torch.float64), (2, 4, 3)
+    double = {"dtype": torch.float64}
+    sequences = [torch.randn(length, D, **double) for length in lengths]
+    _, start = layer(torch.randn(2, 3, D, **double))
+    noise, uniforms = torch.randn(1, 4, 3, K, H, **double), torch.rand(1, 4, 3, K, **double)
+    packed = torch.nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False)
+    output, end = layer(packed, start, noise=noise, uniforms=uniforms)
+    padded, _ = torch.nn.utils.rnn.pad_packed_sequence(output)
+    for i, (x, length) in enumerate(zip(sequences, lengths, strict=True)):
+        hx = PFState(*(None if part is None else part[:, i] for part in start))
+        rows = {"noise": noise[:, :length, i : i + 1], "uniforms": uniforms[:, :length, i : i + 1]}
+        alone, last = layer(x, hx, **rows)
+        torch.testing.assert_close(padded[:length, i], alone)
+        torch.testing.assert_close(end.hidden[:, i], last.hidden)
+        torch.testing.assert_close(end.log_weights[:, i], last.log_weights)
