@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch.autograd import forward_ad
 
 # Whether torch.func (vmap, grad, ...) is transforming the call: its tensors then have no values.
 transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+
+
+def forward_mode() -> bool:
+    """Whether torch.autograd.forward_ad may carry tangents, which hand-written steps don't."""
+    return getattr(forward_ad, "_current_level", -1) >= 0
 
 
 def tracing() -> bool:

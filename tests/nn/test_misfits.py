@@ -6,6 +6,7 @@ import io
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from pfrnn.errors import ConfigError
 from pfrnn.nn import (
@@ -223,3 +224,14 @@ def test_packed_sequences_go_on_from_their_own_states(cls):
         torch.testing.assert_close(padded[:length, i], alone)
         torch.testing.assert_close(end.hidden[:, i], last.hidden)
         torch.testing.assert_close(end.log_weights[:, i], last.log_weights)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_forward_mode_is_torch_funcs(cls):
+    layer, x = build(cls).eval(), torch.randn(T, N, D)
+    drawn = {"noise": torch.randn(1, T, N, K, H), "uniforms": torch.rand(1, T, N, K)}
+    with forward_ad.dual_level():
+        dual, _ = layer(forward_ad.make_dual(x, x), **drawn)
+        found = forward_ad.unpack_dual(dual).tangent
+    _, want = torch.func.jvp(lambda one: layer(one, **drawn)[0], (x,), (x,))
+    torch.testing.assert_close(found, want)
