@@ -13,7 +13,7 @@ from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
-from pfrnn.nn.inputs import check_input, check_kind, check_run, check_units
+from pfrnn.nn.inputs import check_input, check_kind, check_place, check_run, check_units
 from pfrnn.nn.parameters import ParticleParameters, check_particles
 
 
@@ -89,6 +89,8 @@ class ParticleCell(ParticleParameters):
         check_tensor("noise", noise, "(T, ..., N, K, H)")
         check_tensor("uniforms", uniforms, "(T, ..., N, K)")
         check_kind("noise", noise, like)
+        if uniforms is not None:
+            check_place("uniforms", uniforms, like)
         check_flag("update", update)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:

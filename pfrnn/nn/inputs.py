@@ -234,7 +234,7 @@ def check_kind(name: str, given: Tensor | None, like: Tensor) -> None:
     if not _fitting(given, like):
         raise ValueError(
             f"{name}: expected dtype {like.dtype}, the weights', got {given.dtype}; "
-            f"convert it: {name}.to({like.dtype})"
+            f"convert it with .to({like.dtype})"
         )
 
 

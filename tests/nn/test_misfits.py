@@ -42,7 +42,7 @@ def test_another_dtype_of_state_or_noise_is_named(cls):
             ValueError, match=r"hx: expected dtype torch\.float32, the weights', got"
         ):
             layer(x, hx)
-    with pytest.raises(ValueError, match=r"noise: expected dtype .*noise\.to\(torch\.float32\)"):
+    with pytest.raises(ValueError, match=r"noise: expected dtype .* with \.to\(torch\.float32\)"):
         layer(x, noise=torch.zeros(1, T, N, K, H, **double))
     uniforms = torch.rand(1, T, N, K, **double)  # compared with weights, whatever their dtype
     assert layer(x, uniforms=uniforms)[0].dtype == torch.float32
@@ -135,6 +135,18 @@ def test_a_cell_names_what_does_not_fit(cls):
     ):  # fmt: skip
         with pytest.raises(kind, match=words):
             call()
+
+
+@pytest.mark.parametrize("cls", CELLS)
+def test_a_cells_numbers_are_where_and_what_its_weights_are(cls):
+    cell, x = build(cls), torch.zeros(N, D)
+    noise, uniforms = torch.zeros(N, K, H), torch.zeros(N, K)
+    for name, tensor in (("noise", noise), ("uniforms", uniforms)):
+        words = f"{name.capitalize()} and parameter tensors are not at the same device"
+        with pytest.raises(RuntimeError, match=words):
+            cell(x, **{name: tensor.to("meta")})
+    with pytest.raises(ValueError, match=r"noise: expected dtype torch\.float32"):
+        cell(x, noise=noise.double())
 
 
 def test_a_cell_takes_the_state_of_its_own_kind():
