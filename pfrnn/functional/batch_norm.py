@@ -12,9 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import MODES, check_choice, check_positive, check_share
 
-MODES = ("feature", "particle_slot", "none")
 # Sums and counts of a batch overflow the one and lose their digits in the other.
 _NARROW = (torch.float16, torch.bfloat16)
 
@@ -44,9 +43,7 @@ class Known(NamedTuple):
 def _reduced(x: Tensor, mode: str) -> tuple[int, int]:
     if mode == "feature":
         return (-3, -2)  # sequences and particles
-    if mode == "particle_slot":
-        return (-3, -1)  # sequences and features
-    raise ConfigError(f"batch_norm: expected one of {', '.join(MODES)}, got {mode!r}")
+    return (-3, -1)  # sequences and features
 
 
 def batch_statistics(
@@ -64,7 +61,11 @@ def batch_statistics(
 
     Returns:
         Statistics with gradients (all zero where no sequence is valid), and x minus its mean.
+
+    Raises:
+        ConfigError: an unknown mode.
     """
+    check_choice("mode", mode, MODES[:2])
     axes = _reduced(x, mode)
     per_sequence = x.shape[-2] if mode == "feature" else x.shape[-1]
     if valid is None:
@@ -129,7 +130,13 @@ def apply_batch_norm(
     Returns:
         The normalised x and, in training, the detached statistics of the step. Half-precision
         x is normalised in float32, and its statistics stay that.
+
+    Raises:
+        TypeError: ``eps`` is no number.
+        ConfigError: an unknown mode, or ``eps`` is not above 0.
     """
+    check_choice("mode", mode, MODES)
+    check_positive("eps", eps)
     if mode == "none":
         return x, None
     if x.dtype in _NARROW:
@@ -177,7 +184,13 @@ def update_running(
         running: mean and variance, (..., C).
         batch: pooled statistics of the batch.
         momentum: weight of the new batch, in (0, 1]; a tensor () where the host doesn't know it.
+
+    Raises:
+        TypeError: ``momentum`` is neither a number nor a tensor.
+        ConfigError: a number outside (0, 1].
     """
+    if not isinstance(momentum, Tensor):
+        check_share("momentum", momentum)
     if isinstance(batch, Known):
         return _update_known(running, batch, momentum)
     count = batch.count.unsqueeze(-1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_count, check_positive, wrong_type
 from pfrnn.functional.weights import entropy as entropy
 
 __all__ = ["Modes", "covariance", "entropy", "mean_particle", "modes", "quantiles"]
@@ -37,7 +38,7 @@ def covariance(particles: Tensor, log_weights: Tensor) -> Tensor:
         log_weights: (..., K), normalised.
 
     Returns:
-        (..., D, D).
+        (..., D, D), in the wider of the two dtypes.
     """
     centred = particles - mean_particle(particles, log_weights).unsqueeze(-2)
     return (centred * log_weights.exp().unsqueeze(-1)).transpose(-2, -1) @ centred
@@ -49,15 +50,20 @@ def quantiles(values: Tensor, log_weights: Tensor, levels: Tensor) -> Tensor:
     Args:
         values: (..., K), a scalar of each particle.
         log_weights: (..., K), normalised.
-        levels: (Q,) in (0, 1].
+        levels: (Q,) in (0, 1]; what lies outside gives the smallest or largest value.
 
     Returns:
         (..., Q).
+
+    Raises:
+        TypeError: ``levels`` is no tensor.
 
     Example:
         >>> quantiles(torch.tensor([3.0, 1.0]), torch.tensor([0.5, 0.5]).log(), torch.tensor([0.9]))
         tensor([3.])
     """
+    if not isinstance(levels, Tensor):
+        raise wrong_type("levels", "a tensor (Q,) of numbers in (0, 1]", levels)
     ordered, index = values.sort(dim=-1)
     cumulative = log_weights.exp().gather(-1, index).cumsum(-1)
     # Divide by the last sum: rounding must not leave level 1 above every entry.
@@ -82,18 +88,28 @@ class Modes(NamedTuple):
 def modes(points: Tensor, log_weights: Tensor, bandwidth: float, count: int = 4) -> Modes:
     """Find modes of particles in a low-dimensional space (a picture's plane).
 
-    Greedy: the particle with the largest weighted Gaussian kernel density is a mode; it takes the
-    particles within two bandwidths; the search goes on among the rest.
+    Not in the paper; for pictures of a belief. Greedy: the particle with the largest weighted
+    Gaussian kernel density is a mode; it takes the particles within two bandwidths; the search
+    goes on among the rest.
 
     Args:
         points: (..., K, D), e.g. the predicted position of each particle.
         log_weights: (..., K), normalised.
-        bandwidth: of the kernel, in the points' unit.
-        count: the largest number of modes J.
+        bandwidth: of the kernel, above 0, in the points' unit.
+        count: the number of modes J, at least 1; absent ones have mass 0.
+
+    Returns:
+        J points and their mass, see :class:`Modes`.
 
     Gradients:
         None.
+
+    Raises:
+        TypeError: ``bandwidth`` is no number, or ``count`` no whole number.
+        ConfigError: ``bandwidth`` is not above 0, or ``count`` below 1.
     """
+    check_positive("bandwidth", bandwidth)
+    check_count("count", count)
     with torch.no_grad():
         distance = torch.cdist(points, points)
         left = log_weights.exp()

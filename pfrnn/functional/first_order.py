@@ -17,6 +17,9 @@ _TWICE: ContextVar[bool] = ContextVar("twice", default=False)
 def twice_differentiable() -> Iterator[None]:
     """Compute steps inside by the plain code, whose gradients have gradients: slower.
 
+    Outside, asking for the gradient of a gradient (``create_graph=True``) is a RuntimeError, but
+    where torch.func or torch.compile see the plain code anyway. Each thread has its own.
+
     Example:
         >>> with twice_differentiable():
         ...     wants_second_derivatives()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.autocast import autocasting, transforming
+from pfrnn.functional.autocast import autocasting, forward_mode, tracing, transforming
 from pfrnn.functional.batch_norm import Statistics, spread
 from pfrnn.functional.first_order import wants_second_derivatives
 from pfrnn.functional.linear import LEAKY_SLOPE
@@ -25,12 +25,15 @@ _AXES = {"feature": (-3, -2), "particle_slot": (-3, -1)}
 
 
 def fusable(hidden: Tensor, noise: Tensor | None, *others: Tensor | None) -> bool:
-    """Say whether fused code may run: eager, no autocast, no torch.func, full precision, once."""
+    """Say whether fused code may run: eager, no autocast, no torch.func, full precision, once.
+
+    Nor in forward mode: there and under torch.jit.trace the plain code runs.
+    """
     # Functions that torch.func can transform bind their arguments by inspection at every call,
     # which costs more than the step's arithmetic at small sizes: under it the plain code runs.
-    if noise is None or torch.compiler.is_compiling() or transforming():
+    if noise is None or torch.compiler.is_compiling() or transforming() or tracing():
         return False
-    if wants_second_derivatives() or autocasting(hidden.device):
+    if wants_second_derivatives() or forward_mode() or autocasting(hidden.device):
         return False
     if hidden.dtype not in (torch.float32, torch.float64):
         return False

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import ACTIVATIONS
 from pfrnn.functional.handover import Handover
 
 LEAKY_SLOPE = 0.01
@@ -94,7 +95,7 @@ def activate(x: Tensor, name: str) -> Tensor:
         return F.leaky_relu(x, LEAKY_SLOPE)
     if name == "tanh":
         return tanh(x)
-    raise ConfigError(f"activation: expected relu, leaky_relu or tanh, got {name!r}")
+    raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {name!r}")
 
 
 def tanh(x: Tensor) -> Tensor:

@@ -15,6 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_mask,
+    wrong_type,
+)
 from pfrnn.functional.sums import member_sums
 from pfrnn.functional.weights import lift
 
@@ -37,7 +44,14 @@ class Outputs(NamedTuple):
 
 
 def count_outputs(mask: Tensor) -> Outputs:
-    """Count a mask's outputs, (T, ..., N)."""
+    """Count a mask's outputs, (T, ..., N).
+
+    Raises:
+        TypeError: the mask is no tensor of bool.
+    """
+    if not isinstance(mask, Tensor):
+        raise wrong_type("mask", "a tensor (T, ..., N)", mask)
+    check_mask("mask", mask, "(T, ..., N)")
     each = mask.sum(0)
     return Outputs(mask, each, (each > 0).sum(-1).clamp(min=1))
 
@@ -62,7 +76,8 @@ def prediction_loss(
         kind: ``regression`` or ``classification``.
         mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         coordinates: how squared errors of one target's D coordinates are reduced.
-        coordinate_weights: (D,), factors on the squared errors (the release: 0.1 on the heading).
+        coordinate_weights: (D,), factors on the squared errors (the release: 0.1 on the heading);
+            regression only.
         time_weights: (T,), factors on the steps (:func:`exponential_time_weights`).
         time: reduction over time; ``mean`` divides by the number of a sequence's outputs.
         batch: reduction over sequences that have an output.
@@ -71,8 +86,10 @@ def prediction_loss(
         (...), one value a member; a scalar without leading axes.
 
     Raises:
-        ConfigError: an unknown kind or reduction.
-        ValueError: a target or mask that doesn't fit the prediction.
+        TypeError: a mask that isn't of bool.
+        ConfigError: an unknown kind or reduction, or weights that the kind has no use for.
+        ValueError: a target, mask or weights that don't fit the prediction; classes that aren't
+            whole numbers.
 
     Example:
         >>> error = torch.zeros(3, 2, 1)
@@ -80,6 +97,8 @@ def prediction_loss(
         tensor(12.)
     """
     _check_reduction("coordinates", coordinates)
+    if kind == "classification" and coordinate_weights is not None:
+        raise ConfigError("coordinate_weights: expected None with classification; leave them out")
     if kind == "classification":
         _check_shape("target", target, prediction.shape[:-1])
         steps = _cross_entropy(prediction, target)
@@ -87,6 +106,7 @@ def prediction_loss(
         _check_shape("target", target, prediction.shape)
         squared = (lift(prediction) - target).square()
         if coordinate_weights is not None:
+            _check_shape("coordinate_weights", coordinate_weights, prediction.shape[-1:])
             squared = squared * coordinate_weights
         steps = _over_last(squared, coordinates)
     else:
@@ -123,7 +143,7 @@ def elbo_loss(
             the time weights.
         coordinate_weights: (D,), factors on the coordinates' terms; ``per_coordinate`` only.
         time_weights: (T,): inside the exponential for ``per_coordinate``, else factors.
-        time: reduction over time.
+        time: reduction over time; ``mean`` divides by the number of a sequence's outputs.
         batch: reduction over sequences that have an output.
 
     Returns:
@@ -133,9 +153,16 @@ def elbo_loss(
         Finite also at zero error (there the norm's subgradient 0 is taken).
 
     Raises:
-        ConfigError: an unknown kind or reduction.
-        ValueError: a target or mask that doesn't fit the predictions.
+        TypeError: a mask that isn't of bool.
+        ConfigError: an unknown kind, form or reduction, or one that the others have no use for.
+        ValueError: a target, mask or weights that don't fit the predictions; classes that aren't
+            whole numbers.
     """
+    check_choice("form", form, ("joint", "per_coordinate"))
+    if form == "joint" and coordinate_weights is not None:
+        raise ConfigError("coordinate_weights: expected None with form='joint'; leave them out")
+    if form == "per_coordinate" and kind == "classification":
+        raise ConfigError("form: expected joint with classification, got 'per_coordinate'")
     count = particle_predictions.shape[-2]
     outputs = particle_predictions.shape[:-2]
     if kind == "classification":
@@ -143,8 +170,6 @@ def elbo_loss(
         classes = target.unsqueeze(-1).expand(particle_predictions.shape[:-1])
         log_p = -_cross_entropy(particle_predictions, classes)
     elif kind == "regression":
-        if form not in ("joint", "per_coordinate"):
-            raise ConfigError(f"form: expected joint or per_coordinate, got {form!r}")
         _check_shape("target", target, (*outputs, particle_predictions.shape[-1]))
         error = lift(particle_predictions) - target.unsqueeze(-2)
         if form == "per_coordinate":
@@ -172,7 +197,13 @@ def combined_loss(
 
     Returns:
         (...).
+
+    Raises:
+        TypeError: a weight is no number.
+        ConfigError: a weight is not finite.
     """
+    check_finite("prediction_weight", prediction_weight)
+    check_finite("beta", beta)
     if elbo is None or beta == 0:
         return _times(prediction_weight, prediction)
     if prediction_weight == 0:
@@ -211,14 +242,20 @@ def exponential_time_weights(
     """Return exp(rate t), t = 0, ..., steps - 1, divided by their sum (the authors' release).
 
     Args:
-        steps: T.
+        steps: T, at least 1.
         rate: per step; at 0.1 the last 20 of 80 steps carry 86 % of the weight.
         device: of the result.
         dtype: of the result; float32 when None.
 
     Returns:
         (T,), summing to 1.
+
+    Raises:
+        TypeError: ``steps`` is no whole number, or ``rate`` no number.
+        ConfigError: ``steps`` is below 1, or ``rate`` not finite.
     """
+    check_count("steps", steps)
+    check_finite("rate", rate)
     return torch.softmax(rate * torch.arange(steps, device=device, dtype=dtype or torch.float32), 0)
 
 
@@ -240,12 +277,13 @@ def reduce_loss(
         (...), one value a member.
 
     Raises:
+        TypeError: a mask that isn't of bool.
         ConfigError: an unknown reduction.
         ValueError: a mask of another shape.
     """
     _check_reduction("time", time)
     _check_reduction("batch", batch)
-    known = count_outputs(mask) if isinstance(mask, Tensor) else mask
+    known = mask if mask is None or isinstance(mask, Outputs) else count_outputs(mask)
     if known is not None:
         _check_shape("mask", known.mask, steps.shape)
         steps = torch.where(known.mask, steps, 0.0)
@@ -261,6 +299,8 @@ def reduce_loss(
 def _per_coordinate(
     error: Tensor, coordinate_weights: Tensor | None, time_weights: Tensor | None
 ) -> Tensor:
+    if coordinate_weights is not None:
+        _check_shape("coordinate_weights", coordinate_weights, error.shape[-1:])
     exponent = -error.square()
     if time_weights is not None:
         exponent = exponent * _over_time(time_weights, exponent)
@@ -271,11 +311,14 @@ def _per_coordinate(
 
 
 def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
+    if classes.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"target: expected classes of type torch.int64, got {classes.dtype}")
     logs = F.log_softmax(lift(logits), dim=-1)
     return -logs.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 
 
 def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:
+    _check_shape("time_weights", time_weights, like.shape[:1])
     return time_weights.view(-1, *([1] * (like.dim() - 1)))
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_gru import fused_gru_update
@@ -50,7 +51,8 @@ def pf_gru_step(
     """Advance the particles of a PF-GRU by one time step.
 
     n = W_n [r h, x] + b_n + noise * (W_s [h, x] + b_s); h' = (1 - z) act(BN(n)) + z h; then the
-    weight update and resampling of :func:`pf_lstm_step`, whose arguments these are.
+    weight update and resampling of :func:`pf_lstm_step`, whose arguments these are (the paper's
+    appendix "PF-GRU Network Architecture").
 
     Args:
         state: particles (..., N, K, H), no cell, and log-weights (..., N, K).
@@ -64,8 +66,17 @@ def pf_gru_step(
         valid: (..., N) bool; padded sequences keep their state and enter no statistics.
 
     Returns:
-        The new state and what happened.
+        The new state and what happened (:class:`StepInfo`).
+
+    Gradients:
+        As :func:`pf_lstm_step`.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range or that exclude each other, or no uniforms where
+            particles are resampled.
     """
+    check_in_step(switches, check_switches)
     x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
     hidden, own = _update(state.hidden, x_blocks, noise, weights, switches, statistics, valid)
     return observe_and_resample(

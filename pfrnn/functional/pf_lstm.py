@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_lstm import fused_lstm_update
@@ -63,8 +64,15 @@ def pf_lstm_step(
         The new state and what happened (:class:`StepInfo`).
 
     Gradients:
-        Through everything but the choice of ancestors.
+        Through everything but the choice of ancestors. Of first order, unless inside
+        :func:`twice_differentiable`.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range, or no uniforms where particles are resampled.
+        ValueError: a state without a cell.
     """
+    check_in_step(switches, check_switches)
     if state.cell is None:
         raise ValueError("a PF-LSTM state needs a cell tensor, got None")
     x_blocks, x_observed = split(projected, (5 * state.hidden.shape[-1], 1))

@@ -8,14 +8,21 @@ whose intervals speak of the model's uncertainty about the mean and leave out th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import (
+    check_level,
+    check_not_negative,
+    check_positive,
+    wrong_type,
+)
 from pfrnn.functional.belief import quantiles
-from pfrnn.functional.weights import LOG_ZERO
+from pfrnn.functional.weights import LOG_ZERO, lift
 
 # Halvings of the bracket: 2**-60 of its width is below a double's resolution.
 _HALVINGS = 60
@@ -55,7 +62,19 @@ def mixture_cdf(y: Tensor, predictions: Tensor, log_weights: Tensor, scale: floa
         predictions: (..., K), each particle's scalar prediction.
         log_weights: (..., K), normalised.
         scale: of every Laplace density, above 0, in the predictions' unit.
+
+    Returns:
+        (...), in [0, 1].
+
+    Raises:
+        TypeError: ``scale`` is no number.
+        ConfigError: ``scale`` is not above 0.
     """
+    check_positive("scale", scale)
+    return _mixture_cdf(y, predictions, log_weights, scale)
+
+
+def _mixture_cdf(y: Tensor, predictions: Tensor, log_weights: Tensor, scale: float) -> Tensor:
     z = (y.unsqueeze(-1) - predictions) / scale
     half = 0.5 * torch.exp(-z.abs())
     return (log_weights.exp() * torch.where(z > 0, 1.0 - half, half)).sum(-1)
@@ -77,13 +96,15 @@ def predictive_quantile(
 
     Gradients:
         None.
+
+    Raises:
+        TypeError: ``level`` or ``scale`` is no number.
+        ConfigError: ``level`` outside (0, 1), or ``scale`` below 0.
     """
-    if not 0.0 < level < 1.0:
-        raise ConfigError(f"level: expected a number in (0, 1), got {level}")
-    if scale < 0.0:
-        raise ConfigError(f"scale: expected 0 or more, got {scale}")
+    check_level("level", level)
+    check_not_negative("scale", scale)
     with torch.no_grad():
-        log_weights = log_weights.clamp(min=LOG_ZERO)
+        log_weights = lift(log_weights).clamp(min=LOG_ZERO)
         if scale == 0.0:
             wanted = torch.tensor([level], device=predictions.device, dtype=predictions.dtype)
             return quantiles(predictions, log_weights, wanted).squeeze(-1)
@@ -94,7 +115,7 @@ def predictive_quantile(
         high = predictions.amax(-1) + shift
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            below = mixture_cdf(middle, predictions, log_weights, scale) < level
+            below = _mixture_cdf(middle, predictions, log_weights, scale) < level
             low = torch.where(below, middle, low)
             high = torch.where(below, high, middle)
         return 0.5 * (low + high)
@@ -112,11 +133,23 @@ def predictive_interval(
         scale: of the Laplace density around each prediction: 1 in standardised units is the
             model that the ELBO trains; 0 leaves out the noise of y.
 
+    Returns:
+        Lower and upper bound, (...) each.
+
+    Gradients:
+        None.
+
+    Raises:
+        TypeError: ``level`` or ``scale`` is no number.
+        ConfigError: ``level`` outside (0, 1), or ``scale`` below 0.
+
     Example:
         >>> one = predictive_interval(torch.zeros(1), torch.zeros(1), 0.5)
         >>> round(one.upper.item(), 4)  # the quartile of a Laplace density, log 2
         0.6931
     """
+    check_level("level", level)
+    check_not_negative("scale", scale)
     tail = 0.5 * (1.0 - level)
     return Interval(
         predictive_quantile(predictions, log_weights, tail, scale),
@@ -138,13 +171,22 @@ def coverage(
         predictions: (..., K), each particle's scalar prediction.
         log_weights: (..., K), normalised.
         target: (...).
-        levels: nominal probabilities.
-        scale: of the Laplace densities.
+        levels: nominal probabilities, in (0, 1).
+        scale: of the Laplace densities; 0 takes the particles alone.
         mask: (...) bool, the targets that count; None means all.
 
+    Returns:
+        One entry a level, float64 on the CPU.
+
     Raises:
-        ConfigError: no target counts.
+        TypeError: ``levels`` is no sequence of numbers, or ``scale`` no number.
+        ConfigError: no target counts, a level outside (0, 1), or ``scale`` below 0.
     """
+    if not isinstance(levels, Sequence) or isinstance(levels, str):
+        raise wrong_type("levels", "a sequence of numbers in (0, 1)", levels)
+    for level in levels:
+        check_level("levels", level)
+    check_not_negative("scale", scale)
     keep = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
     count = int(keep.sum())
     if count == 0:

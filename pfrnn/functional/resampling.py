@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import METHODS, check_choice, check_share, wrong_type
 from pfrnn.functional.uniforms import check_uniforms
-from pfrnn.functional.weights import LOG_ZERO, normalize
-
-METHODS = ("soft", "multinomial", "systematic", "none")
+from pfrnn.functional.weights import LOG_ZERO, lift, normalize
 
 
 class Resampled(NamedTuple):
@@ -34,6 +33,18 @@ class Resampled(NamedTuple):
 
     ancestors: Tensor
     log_weights: Tensor
+
+
+def _check_draws(log_weights: Tensor, uniforms: Tensor) -> None:
+    """Refuse uniforms of another shape than the weights': they would draw another number."""
+    if not isinstance(uniforms, Tensor):
+        raise wrong_type("uniforms", "a tensor (..., K)", uniforms)
+    if uniforms.shape != log_weights.shape:
+        raise ValueError(
+            f"uniforms: expected the log-weights' shape (..., K) = {tuple(log_weights.shape)}, "
+            f"got {tuple(uniforms.shape)}"
+        )
+    check_uniforms(uniforms)
 
 
 def ancestors_of(probabilities: Tensor, uniforms: Tensor) -> Tensor:
@@ -59,19 +70,31 @@ def ancestors_of(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 def soft_resample(log_weights: Tensor, uniforms: Tensor, alpha: float) -> Resampled:
     """Draw from q = alpha w + (1 - alpha) / K; weights w / q of the ancestor, renormalised.
 
+    The paper's section "Soft resampling".
+
     Args:
         log_weights: (..., K), normalised.
         uniforms: (..., K) in [0, 1).
         alpha: in (0, 1]; at 1 this is multinomial resampling.
+
+    Returns:
+        Ancestors (..., K) and the new particles' log-weights (..., K).
+
+    Randomness:
+        None: the uniforms decide.
 
     Gradients:
         Through the weights; ancestors have none. At alpha = 1 the new weights are constant and
         carry none (the paper's remark "alpha > 0" must read alpha < 1).
 
     Raises:
-        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+        TypeError: ``alpha`` is no number, or ``uniforms`` no tensor.
+        ConfigError: ``alpha`` outside (0, 1].
+        ValueError: uniforms of another shape, or outside [0, 1) (looked at on the CPU in eager
+            mode).
     """
-    check_uniforms(uniforms)
+    check_share("alpha", alpha)
+    _check_draws(log_weights, uniforms)
     return _soft(log_weights, uniforms, alpha)
 
 
@@ -93,11 +116,17 @@ def unnormalized_correction(log_weights: Tensor, ancestors: Tensor, alpha: float
     Args:
         log_weights: (..., K), normalised.
         ancestors: (..., K) int64.
-        alpha: mixture of soft resampling, in (0, 1).
+        alpha: mixture of soft resampling, in (0, 1]; at 1 every correction is 1.
 
     Returns:
         (..., K), not normalised.
+
+    Raises:
+        TypeError: ``alpha`` is no number.
+        ConfigError: ``alpha`` outside (0, 1].
     """
+    check_share("alpha", alpha)
+    log_weights = lift(log_weights)
     count = log_weights.shape[-1]
     mixture = log_weights.exp() * alpha + (1.0 - alpha) / count
     return (log_weights.clamp(min=LOG_ZERO) - mixture.log()).gather(-1, ancestors)
@@ -106,14 +135,21 @@ def unnormalized_correction(log_weights: Tensor, ancestors: Tensor, alpha: float
 def multinomial_resample(log_weights: Tensor, uniforms: Tensor) -> Resampled:
     """Draw K ancestors independently from w; new weights are 1/K and carry no gradient.
 
+    The bootstrap filter's resampling (Gordon, Salmond and Smith 1993).
+
     Args:
         log_weights: (..., K), normalised.
         uniforms: (..., K) in [0, 1).
 
+    Returns:
+        Ancestors (..., K) and log-weights (..., K).
+
     Raises:
-        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+        TypeError: ``uniforms`` is no tensor.
+        ValueError: uniforms of another shape, or outside [0, 1) (looked at on the CPU in eager
+            mode).
     """
-    check_uniforms(uniforms)
+    _check_draws(log_weights, uniforms)
     return _multinomial(log_weights, uniforms)
 
 
@@ -125,16 +161,22 @@ def _multinomial(log_weights: Tensor, uniforms: Tensor) -> Resampled:
 def systematic_resample(log_weights: Tensor, uniforms: Tensor) -> Resampled:
     """Draw with the points (u + j) / K, u being the first uniform: |copies - K w| < 1.
 
-    The particles come out in the order of their ancestors.
+    The particles come out in the order of their ancestors; the new weights are 1/K and carry no
+    gradient (Kitagawa 1996).
 
     Args:
         log_weights: (..., K), normalised.
         uniforms: (..., K) in [0, 1), of which the first of each row is used.
 
+    Returns:
+        Ancestors (..., K) and log-weights (..., K).
+
     Raises:
-        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+        TypeError: ``uniforms`` is no tensor.
+        ValueError: uniforms of another shape, or outside [0, 1) (looked at on the CPU in eager
+            mode).
     """
-    check_uniforms(uniforms)
+    _check_draws(log_weights, uniforms)
     return _systematic(log_weights, uniforms)
 
 
@@ -169,15 +211,31 @@ def resample(
         log_weights: (..., K), normalised.
         uniforms: (..., K) in [0, 1); may be None for ``none``.
         method: ``soft``, ``multinomial``, ``systematic`` or ``none``.
-        alpha: mixture of ``soft``.
-        ess_threshold: a fraction of K; None resamples every row.
+        alpha: mixture of ``soft``, in (0, 1].
+        ess_threshold: a fraction of K, in (0, 1]; None resamples every row.
         ess: (...), effective sample sizes; needed with ``ess_threshold``.
 
+    Returns:
+        Ancestors (..., K) and the new particles' log-weights (..., K); where nothing is resampled,
+        0, ..., K - 1 and the weights as they were.
+
+    Gradients:
+        Of ``soft`` through the weights (see :func:`soft_resample`); of the others none where they
+        resample.
+
     Raises:
-        ConfigError: an unknown method, or an argument that the method needs is missing.
-        ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+        TypeError: ``alpha`` or ``ess_threshold`` is no number, or ``uniforms`` no tensor.
+        ConfigError: an unknown method, a number out of range, or an argument that the method needs
+            is missing.
+        ValueError: uniforms of another shape, or outside [0, 1) (looked at on the CPU in eager
+            mode).
     """
-    check_uniforms(uniforms)
+    check_choice("method", method, METHODS)
+    check_share("alpha", alpha)
+    if ess_threshold is not None:
+        check_share("ess_threshold", ess_threshold)
+    if uniforms is not None:
+        _check_draws(log_weights, uniforms)
     return draw(log_weights, uniforms, method, alpha, ess_threshold, ess)
 
 
@@ -201,8 +259,7 @@ def draw(
     elif method == "systematic":
         result = _systematic(log_weights, uniforms)
     else:
-        known = ", ".join(METHODS)
-        raise ConfigError(f"resampling: expected one of {known}, got {method!r}")
+        raise ConfigError(f"resampling: expected one of {', '.join(METHODS)}, got {method!r}")
     if ess_threshold is None:
         return result
     if ess is None:
@@ -217,6 +274,7 @@ def draw(
 def gather(particles: Tensor, ancestors: Tensor) -> Tensor:
     """Copy each ancestor's particle.
 
+    Values of ancestors aren't looked at: one outside [0, K) fails, or takes another row's particle.
     One ``index_select`` over flattened rows: faster than expanding the indices over H.
 
     Args:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pfrnn.functional.arguments import check_in_step, check_rnn_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.linear import activate, affine, split, tanh
 from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics, time_slices
+from pfrnn.functional.shapes import check_rnn_inputs
 from pfrnn.functional.types import RNNInfo, RNNOutput, RNNState, RNNSwitches
 
 
@@ -56,6 +58,8 @@ def lstm_step(
 ) -> tuple[RNNState, RNNInfo]:
     """Advance an LSTM by one step: c' = f c + i act(BN(c~)), h' = o tanh(c').
 
+    Hochreiter and Schmidhuber 1997, with forget gates (Gers et al. 2000).
+
     Args:
         state: hidden and cell, (..., N, H).
         projected: (..., N, 4H), the input's share, biases included.
@@ -63,7 +67,16 @@ def lstm_step(
         switches: tanh without batch norm is the usual LSTM; ReLU with it is LSTM-BNReLU.
         statistics: batch-norm mean and variance, (..., H); None takes the step's own.
         valid: (..., N) bool; padded sequences keep their state.
+
+    Returns:
+        The new state, and the step's batch-norm statistics (:class:`RNNInfo`).
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range.
+        ValueError: a state without a cell.
     """
+    check_in_step(switches, check_rnn_switches)
     if state.cell is None:
         raise ValueError("an LSTM state needs a cell tensor, got None")
     blocks = affine(state.hidden, weights.recurrent) + projected
@@ -86,6 +99,8 @@ def gru_step(
 ) -> tuple[RNNState, RNNInfo]:
     """Advance a GRU by one step: h' = (1 - z) act(BN(n)) + z h, n = W [r h, x] + b.
 
+    Cho et al. 2014.
+
     Args:
         state: hidden (..., N, H).
         projected: (..., N, 3H): reset, update, candidate.
@@ -93,7 +108,15 @@ def gru_step(
         switches: ``reset_after`` takes torch.nn.GRU's n = W x + b + r (U h + b_h).
         statistics: batch-norm mean and variance, (..., H); None takes the step's own.
         valid: (..., N) bool; padded sequences keep their state.
+
+    Returns:
+        The new state, and the step's batch-norm statistics (:class:`RNNInfo`).
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range.
     """
+    check_in_step(switches, check_rnn_switches)
     hidden = state.hidden
     size = hidden.shape[-1]
     x_gates, x_candidate = split(projected, (2 * size, size))
@@ -165,10 +188,19 @@ def run_rnn(
         switches: static choices.
         statistics: (..., H), or (T, ..., H); None takes each step's own.
         valid: (T, ..., N) bool.
-        bptt: cut the gradient of the carried state before every ``bptt``-th step.
+        bptt: cut the gradient of the carried state before every ``bptt``-th step; None never.
+
+    Returns:
+        See :class:`RNNOutput`: hidden (T, ..., N, H) and the state after the last step.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: T is 0, ``bptt`` is no whole number from 1, or switches out of range.
+        ValueError: shapes that don't fit each other.
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    check_rnn_inputs(projected, state, valid)
     inputs, masks = time_slices(projected, steps), time_slices(valid, steps)
     hidden, infos = [], []
     for t in range(steps):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_flag
 from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.linear import affine
@@ -65,13 +66,25 @@ def run_pf(
     Returns:
         See :class:`FilterOutput`.
 
+    Randomness:
+        None: noise and uniforms are given.
+
     Raises:
-        ConfigError: T is 0, or bptt is below 1.
+        TypeError: one of the four flags is no bool, ``valid`` isn't of bool, or switches of the
+            wrong type.
+        ConfigError: T is 0, bptt is no whole number from 1, or switches out of range.
         ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
             CPU in eager mode; elsewhere they are taken as the nearest in it).
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
+    for name, flag in (
+        ("particles", particles),
+        ("belief", belief),
+        ("extras", extras),
+        ("trusted", trusted),
+    ):
+        check_flag(name, flag)
     check_inputs(projected, state, noise, uniforms, valid)
     if not trusted:
         check_uniforms(uniforms)
@@ -146,8 +159,7 @@ def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:
 
 def detach(state: PFState) -> PFState:
     """Cut the gradient of a carried state."""
-    cell = None if state.cell is None else state.cell.detach()
-    return PFState(state.hidden.detach(), cell, state.log_weights.detach())
+    return state.detach()
 
 
 def pooled_statistics(infos: list[Any], pooled: bool = True) -> Pooled:

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrnn.functional.types import PFState
+from pfrnn.functional.arguments import check_mask
+from pfrnn.functional.types import PFState, RNNState
 
 
 def check_inputs(
@@ -25,8 +26,11 @@ def check_inputs(
         valid: (T, ..., N), likewise.
 
     Raises:
+        TypeError: a mask that isn't of bool.
         ValueError: a shape, with the one expected.
     """
+    if isinstance(valid, Tensor):
+        check_mask("valid", valid, "(T, ..., N)")
     if projected.dim() < 3:
         raise ValueError(f"projected: expected shape (T, ..., N, P), got {_text(projected.shape)}")
     if state.hidden.dim() < 2:
@@ -49,6 +53,35 @@ def check_inputs(
                 f"{name}: expected shape {axes} = {_text(shape)}, which projected (T, ..., N, P) = "
                 f"{_text(projected.shape)} and a state of {particles} particles and {units} units "
                 f"ask for, got {_text(tensor.shape)}"
+            )
+
+
+def check_rnn_inputs(projected: Tensor, state: RNNState, valid: Tensor | None) -> None:
+    """Refuse tensors of a plain RNN that don't fit each other, as :func:`check_inputs` does.
+
+    Raises:
+        TypeError: a mask that isn't of bool.
+        ValueError: a shape, with the one expected.
+    """
+    if isinstance(valid, Tensor):
+        check_mask("valid", valid, "(T, ..., N)")
+    if projected.dim() < 2 or state.hidden.dim() < 1:
+        raise ValueError(
+            f"projected and state.hidden: expected shapes (T, ..., N, P) and (..., N, H), got "
+            f"{_text(projected.shape)} and {_text(state.hidden.shape)}"
+        )
+    lead = projected.shape[:-1]
+    own = (*lead[1:], state.hidden.shape[-1])
+    expected = (
+        ("state.hidden", state.hidden, own, "(..., N, H)"),
+        ("state.cell", state.cell, own, "(..., N, H)"),
+        ("valid", valid, tuple(lead), "(T, ..., N)"),
+    )
+    for name, tensor, shape, axes in expected:
+        if isinstance(tensor, Tensor) and tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"{name}: expected shape {axes} = {_text(shape)}, which projected (T, ..., N, P) = "
+                f"{_text(projected.shape)} asks for, got {_text(tensor.shape)}"
             )
 
 

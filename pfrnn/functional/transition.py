@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import NOISE_SCALES, check_in_step, check_switches
 from pfrnn.functional.batch_norm import Statistics
 from pfrnn.functional.fused import fusable
 from pfrnn.functional.fused_filter import fused_filter
@@ -39,7 +40,7 @@ def add_noise(candidate: Tensor, raw_scale: Tensor, noise: Tensor | None, kind: 
         return torch.addcmul(candidate, noise, raw_scale)
     if kind == "softplus":
         return torch.addcmul(candidate, noise, F.softplus(raw_scale))
-    raise ConfigError(f"noise_scale: expected linear or softplus, got {kind!r}")
+    raise ConfigError(f"noise_scale: expected one of {', '.join(NOISE_SCALES)}, got {kind!r}")
 
 
 def log_likelihood(hidden: Tensor, weight: Tensor, projected: Tensor) -> Tensor:
@@ -68,18 +69,46 @@ def filter_update(
 ) -> tuple[PFState, StepInfo]:
     """Weigh the moved particles, resample, and leave padded sequences as they were.
 
-    This is the particle filter itself; the transition and the likelihood may be learned or not.
+    This is the particle filter itself (the paper's section "PF-LSTMs and PF-GRUs", its weight
+    update and resampling); the transition and the likelihood may be learned or not.
 
     Args:
         previous: the state before the step.
         hidden: (..., N, K, H), the particles moved by the transition.
         cell: (..., N, K, H) or None, moved likewise.
         log_lik: (..., N, K), log-likelihood of the observation, up to a constant.
-        uniforms: (..., N, K) in [0, 1); not looked at, as :func:`run_pf` does for all steps.
+        uniforms: (..., N, K) in [0, 1); not looked at, as :func:`run_pf` does for all steps; may
+            be None without resampling.
         switches: resampling, alpha, ess_threshold are read.
         statistics: passed on into the StepInfo.
         valid: (..., N) bool; False keeps the previous state of a sequence.
+
+    Returns:
+        The new state and what happened (:class:`StepInfo`).
+
+    Gradients:
+        Through everything but the choice of ancestors.
+
+    Raises:
+        TypeError: switches of the wrong type.
+        ConfigError: switches out of range, or no uniforms where particles are resampled.
     """
+    check_in_step(switches, check_switches)
+    return _weigh_and_resample(
+        previous, hidden, cell, log_lik, uniforms, switches, statistics, valid
+    )
+
+
+def _weigh_and_resample(
+    previous: PFState,
+    hidden: Tensor,
+    cell: Tensor | None,
+    log_lik: Tensor,
+    uniforms: Tensor | None,
+    switches: FilterSwitches,
+    statistics: Statistics | None,
+    valid: Tensor | None,
+) -> tuple[PFState, StepInfo]:
     log_weights = normalize(lift(previous.log_weights) + log_lik)
     with torch.no_grad():
         ess = effective_sample_size(log_weights)
@@ -139,7 +168,9 @@ def observe_and_resample(
     tensors = (previous.log_weights, observed, observation, cell)
     if switches.ess_threshold is not None or not fusable(hidden, hidden, *tensors):
         log_lik = log_likelihood(hidden, observation, observed)
-        return filter_update(previous, hidden, cell, log_lik, uniforms, switches, statistics, valid)
+        return _weigh_and_resample(
+            previous, hidden, cell, log_lik, uniforms, switches, statistics, valid
+        )
     hidden, cell, log_weights, ancestors, ess = fused_filter(
         hidden, cell, previous.log_weights, observed, observation, uniforms, switches
     )

@@ -23,7 +23,7 @@ class FilterSwitches(NamedTuple):
         activation: of the candidate: ``relu``, ``leaky_relu`` (slope 0.01) or ``tanh``.
         batch_norm: of the candidate: per ``feature`` (over sequences and particles), per
             ``particle_slot`` (over sequences and features), or ``none``.
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
         gru_noise: PF-GRU's noise scale reads the ``hidden`` state (the paper) or the ``reset``
             hidden state r * h (the authors' release).
         reset_after: PF-GRU's reset gate acts after the candidate's product, as in
@@ -44,6 +44,10 @@ class FilterSwitches(NamedTuple):
 class PFState(NamedTuple):
     """The weighted particles after a step.
 
+    ``state.detach()`` forgets the history, as one detaches torch.nn.LSTM's pair. ``tuple(state)``
+    holds tensors alone (and None), which ``torch.load(..., weights_only=True)`` takes, and a layer
+    as ``hx``.
+
     Attributes:
         hidden: (..., N, K, H).
         cell: (..., N, K, H); None for PF-GRU.
@@ -53,6 +57,11 @@ class PFState(NamedTuple):
     hidden: Tensor
     cell: Tensor | None
     log_weights: Tensor
+
+    def detach(self) -> PFState:
+        """Return the state without its history: gradients don't go further back."""
+        cell = None if self.cell is None else self.cell.detach()
+        return PFState(self.hidden.detach(), cell, self.log_weights.detach())
 
 
 class StepInfo(NamedTuple):
@@ -130,7 +139,7 @@ class RNNSwitches(NamedTuple):
     Attributes:
         activation: of the candidate: ``tanh``, ``relu`` or ``leaky_relu``.
         batch_norm: of the candidate: ``none`` or per ``feature`` (over sequences).
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
         reset_after: GRU: as :class:`torch.nn.GRU` (True) or as the paper prints it (False).
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrnn.functional.autocast import transforming
+from pfrnn.functional.autocast import tracing, transforming
 
 
 def check_uniforms(uniforms: Any) -> None:
@@ -36,8 +36,7 @@ def check_uniforms(uniforms: Any) -> None:
 
 
 def _has_values(uniforms: Any) -> bool:
-    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    if torch.compiler.is_compiling() or tracing or transforming():
+    if torch.compiler.is_compiling() or tracing() or transforming():
         return False
     # Not a subclass: a fake tensor says "cpu", too.
     return type(uniforms) is Tensor and uniforms.device.type == "cpu" and uniforms.numel() > 0

@@ -7,6 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_count, is_whole, wrong_type
+
 # A weight of exactly zero is carried as this log-weight: exp() of it is 0 in every float type, and
 # sums and differences of it stay finite, so that a set of particles that all have weight zero
 # becomes uniform instead of NaN, and no gradient multiplies 0 by infinity.
@@ -45,18 +48,28 @@ def uniform_log_weights(
     """Return log(1/K) in the given shape.
 
     Args:
-        *shape: of the result; its last axis is K.
+        *shape: of the result; its last axis is K, at least 1.
         device: of the result.
         dtype: of the result.
+
+    Raises:
+        TypeError: a size that is no whole number.
+        ConfigError: no axis, or K below 1.
     """
+    if not shape:
+        raise ConfigError("shape: expected (..., K), got no axis")
+    for size in shape:
+        if not is_whole(size):
+            raise wrong_type("shape", "whole numbers (..., K)", size)
+    check_count("K, the shape's last axis", shape[-1])
     return torch.full(shape, -math.log(shape[-1]), device=device, dtype=dtype)
 
 
 def effective_sample_size(log_weights: Tensor) -> Tensor:
-    """Return 1 / sum of squared weights, in [1, K].
+    """Return 1 / sum of squared weights, in [1, K] (Kong, Liu and Wong 1994).
 
     Args:
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised; half precision is lifted to float32.
 
     Returns:
         (...).
@@ -65,6 +78,7 @@ def effective_sample_size(log_weights: Tensor) -> Tensor:
         >>> effective_sample_size(uniform_log_weights(4))
         tensor(4.)
     """
+    log_weights = lift(log_weights)
     return log_weights.exp().square().sum(-1).reciprocal().clamp(1.0, float(log_weights.shape[-1]))
 
 
@@ -72,7 +86,8 @@ def entropy(log_weights: Tensor) -> Tensor:
     """Return the entropy of the weights in nats, in [0, log K].
 
     Args:
-        log_weights: (..., K), normalised; a weight of 0 contributes 0.
+        log_weights: (..., K), normalised; a weight of 0 contributes 0; half precision is lifted to
+            float32.
 
     Returns:
         (...).
@@ -81,5 +96,5 @@ def entropy(log_weights: Tensor) -> Tensor:
         >>> entropy(torch.tensor([0.0, float("-inf")])).item()
         0.0
     """
-    log_weights = log_weights.clamp(min=LOG_ZERO)
+    log_weights = lift(log_weights).clamp(min=LOG_ZERO)
     return (log_weights.exp() * -log_weights).sum(-1)

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrnn.functional.arguments import check_flag, check_tensor
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn.inputs import check_input, check_kind, check_place, check_run, check_units
 from pfrnn.nn.parameters import ParticleParameters, check_particles
 
 
@@ -24,7 +26,7 @@ def compiled(step: Step, backend: str) -> Step:
 class ParticleCell(ParticleParameters):
     """A cell that runs; use :class:`PFLSTMCell` or :class:`PFGRUCell`.
 
-    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
     """
 
     step: Step
@@ -64,16 +66,32 @@ class ParticleCell(ParticleParameters):
             belief: return the mean particle of all steps.
             update: in training, move the running statistics (once).
 
+        Returns:
+            See :class:`FilterOutput`; ``belief`` is None unless asked for.
+
         Randomness:
-            Noise and uniforms that are not given come from torch's default generator.
+            Noise and uniforms that are not given come from torch's default generator, and so does
+            a new state with ``initial_state="uniform"``.
 
         Raises:
-            TypeError: the state is no PFState.
-            RuntimeError: ``num_particles`` is not the given state's number.
-            ValueError: uniforms outside [0, 1) (looked at on the CPU in eager mode).
+            TypeError: the state is no PFState, or another argument of the wrong type.
+            ConfigError: T is 0, ``bptt`` is no whole number from 1, or the cell can't take
+                ``num_particles``.
+            RuntimeError: ``num_particles`` is not the given state's number; another number of
+                features or units, or another device than the weights'.
+            ValueError: tensors that don't fit each other, another dtype than the weights', or
+                uniforms outside [0, 1) (looked at on the CPU in eager mode).
         """
+        name, like = type(self).__name__, self.weight_observation
+        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
         if state is not None:
-            _check_state(state, num_particles)
+            self._check_state(state, num_particles)
+        check_tensor("noise", noise, "(T, ..., N, K, H)")
+        check_tensor("uniforms", uniforms, "(T, ..., N, K)")
+        check_kind("noise", noise, like)
+        if uniforms is not None:
+            check_place("uniforms", uniforms, like)
+        check_flag("update", update)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -125,14 +143,24 @@ class ParticleCell(ParticleParameters):
             noise: (N, K, H); drawn when None.
             uniforms: (N, K) in [0, 1); drawn when None.
 
+        Returns:
+            The state after the step: hidden (N, K, H), cell likewise for a PF-LSTM, log-weights
+            (N, K); without N for one sequence.
+
+        Randomness:
+            As :meth:`unroll`.
+
         Raises:
-            TypeError: the state is no PFState.
+            TypeError: the state is no PFState, or another argument no tensor.
             ValueError: x is neither 1-D nor 2-D; uniforms outside [0, 1), as :meth:`unroll`.
             RuntimeError: x has another number of features.
         """
         name = type(self).__name__
         if state is not None:
-            _check_state(state, None)
+            self._check_state(state, None)
+        check_input(x, name, "a Tensor")
+        check_tensor("noise", noise, "(N, K, H)")
+        check_tensor("uniforms", uniforms, "(N, K)")
         if x.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead")
         if x.shape[-1] != self.input_size:
@@ -154,18 +182,24 @@ class ParticleCell(ParticleParameters):
         )
         return _map(output.final, lambda part: part.squeeze(0)) if alone else output.final
 
-
-def _check_state(state: Any, num_particles: int | None) -> None:
-    if not isinstance(state, PFState):
-        raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
-    if num_particles is not None:
-        check_particles(num_particles)
-        found = state.hidden.shape[-2]
-        if found != num_particles:
-            raise RuntimeError(
-                f"Expected a state of num_particles={num_particles} particles, got {found}; "
-                "leave num_particles out: a state has its own"
+    def _check_state(self, state: Any, num_particles: int | None) -> None:
+        if not isinstance(state, PFState):
+            raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
+        if self.has_cell != (state.cell is not None):
+            raise ValueError(
+                f"Expected a state {'with' if self.has_cell else 'without'} a cell tensor; take "
+                "the state that this kind of cell returned"
             )
+        for name, part in (("state.hidden", state.hidden), ("state.cell", state.cell)):
+            check_units(name, part, self.hidden_size, self.weight_observation)
+        if num_particles is not None:
+            check_particles(num_particles)
+            found = state.hidden.shape[-2]
+            if found != num_particles:
+                raise RuntimeError(
+                    f"Expected a state of num_particles={num_particles} particles, got {found}; "
+                    "leave num_particles out: a state has its own"
+                )
 
 
 def _map(state: PFState, change: Any) -> PFState:
@@ -176,7 +210,7 @@ def _map(state: PFState, change: Any) -> PFState:
 class PFLSTMCell(ParticleCell):
     """The PF-LSTM cell (the paper, section "PF-LSTMs and PF-GRUs").
 
-    Arguments: see :class:`ParticleCell`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFLSTMCell(3, 8, num_particles=5)
@@ -201,7 +235,7 @@ class PFLSTMCell(ParticleCell):
 class PFGRUCell(ParticleCell):
     """The PF-GRU cell (the paper's appendix).
 
-    Arguments: see :class:`ParticleCell`.
+    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFGRUCell(3, 8, num_particles=5)

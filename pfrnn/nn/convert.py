@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_flag
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.layers import ParticleLayer
 
 # Where each of our blocks stands in torch's order (LSTM i f g o; GRU r z n).
-_ORDER = {PFLSTMCell: (0, 1, 3, 2), PFGRUCell: (1, 0, 2)}
+_LSTM_ORDER, _GRU_ORDER = (0, 1, 3, 2), (1, 0, 2)
 
 
 def copy_rnn_weights(layer: ParticleLayer, rnn: nn.LSTM | nn.GRU, *, quiet: bool = False) -> None:
@@ -26,8 +27,12 @@ def copy_rnn_weights(layer: ParticleLayer, rnn: nn.LSTM | nn.GRU, *, quiet: bool
         quiet: set the noise scale and f_obs to 0.
 
     Raises:
+        TypeError: ``layer`` is no PFLSTM or PFGRU, or ``quiet`` no bool.
         ConfigError: the two layers don't match.
     """
+    if not isinstance(layer, ParticleLayer):
+        raise TypeError(f"layer should be a PFLSTM or a PFGRU, got: {type(layer).__name__}")
+    check_flag("quiet", quiet)
     for layer_index, module in enumerate(layer.cells):
         if not isinstance(module, ParticleCell):
             raise ConfigError(f"expected a particle cell, got {type(module).__name__}")
@@ -43,9 +48,11 @@ def _check(layer: ParticleLayer, cell: ParticleCell, rnn: nn.LSTM | nn.GRU) -> N
     ours = (layer.input_size, layer.hidden_size, layer.num_layers, layer.bias)
     theirs = (rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bias)
     if ours != theirs or rnn.bidirectional or rnn.proj_size:
+        more = f" with bidirectional={rnn.bidirectional}" if rnn.bidirectional else ""
+        more += f" with proj_size={rnn.proj_size}" if rnn.proj_size else ""
         raise ConfigError(
             f"expected one direction, no projection and (input, hidden, layers, bias) = {ours}, "
-            f"got {theirs}"
+            f"got {theirs}{more}"
         )
     if cell.options.gate_features is not None:
         raise ConfigError("a cell with gate networks (gate_features) has no counterpart in torch")
@@ -55,7 +62,7 @@ def _check(layer: ParticleLayer, cell: ParticleCell, rnn: nn.LSTM | nn.GRU) -> N
 
 def _copy(cell: ParticleCell, rnn: nn.LSTM | nn.GRU, layer: int, quiet: bool) -> None:
     size = cell.hidden_size
-    order = _ORDER[type(cell)]
+    order = _GRU_ORDER if isinstance(cell, PFGRUCell) else _LSTM_ORDER
 
     def ours(name: str) -> Tensor:
         blocks: tuple[Tensor, ...] = getattr(rnn, f"{name}_l{layer}").split(size)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from pfrnn.functional.arguments import check_mask, check_tensor, is_number
 from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.types import PFState, RNNState
 from pfrnn.nn.state import broadcast_state
+
+# What autocast converts to the type of its products.
+_CAST = {torch.float16, torch.bfloat16, torch.float32}
 
 
 class Sequences(NamedTuple):
@@ -31,30 +35,35 @@ class Sequences(NamedTuple):
     batched: bool
 
 
-def check_sizes(
-    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
-) -> None:
-    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
-    number = isinstance(dropout, numbers.Number) and not isinstance(dropout, bool)
-    if not number or not 0 <= dropout <= 1:
+def check_dropout(dropout: Any) -> None:
+    """Refuse what is no probability, in torch.nn.LSTM's words."""
+    if not is_number(dropout) or not 0 <= dropout <= 1:
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an "
             "element being zeroed"
         )
-    if dropout > 0 and num_layers == 1:
-        warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-            f"expects num_layers greater than 1, but got dropout={dropout} and "
-            f"num_layers={num_layers}",
-            stacklevel=3,
-        )
+
+
+def check_bool(name: str, value: Any) -> None:
+    """Refuse what is no bool, in torch.nn.LSTM's words."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+
+
+def check_sizes(
+    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
+) -> None:
+    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
+    check_dropout(dropout)
     for name, value, kind in (
         ("bias", bias, bool),
         ("batch_first", batch_first, bool),
         ("input_size", input_size, int),
         ("hidden_size", hidden_size, int),
+        ("num_layers", num_layers, int),
     ):
-        if not isinstance(value, kind):
+        # bool is an int to Python, and no size.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise TypeError(
                 f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
             )
@@ -65,6 +74,13 @@ def check_sizes(
     ):
         if value <= 0:
             raise ValueError(f"{name} must be greater than zero")
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+            f"expects num_layers greater than 1, but got dropout={dropout} and "
+            f"num_layers={num_layers}",
+            stacklevel=3,
+        )
 
 
 def arrange(
@@ -80,14 +96,16 @@ def arrange(
         like: a parameter, whose dtype the input must have.
 
     Raises:
+        TypeError: x is neither a dense tensor nor packed.
         ValueError: x has another number of axes, or another dtype than the weights.
-        RuntimeError: another number of features, or no time step.
+        RuntimeError: another number of features, no time step, or another device.
     """
     if isinstance(x, PackedSequence):
         _check_data(x.data, 2, input_size, like)
         data, lengths = pad_packed_sequence(x)
         steps = torch.arange(data.shape[0], device=data.device).unsqueeze(-1)
         return Sequences(data, steps < lengths.to(data.device), x, True)
+    check_input(x, name, "a Tensor or a PackedSequence")
     if x.dim() not in (2, 3):
         raise ValueError(f"{name}: Expected input to be 2D or 3D, got {x.dim()}D instead")
     batched = x.dim() == 3
@@ -101,28 +119,139 @@ def arrange(
     return Sequences(x, None, None, batched)
 
 
-def check_numbers(name: str, given: Tensor | None, layers: int, axes: str) -> None:
-    """Refuse random numbers whose first axis isn't that of the layers.
+def check_run(
+    name: str, x: Any, input_size: int, valid: Tensor | None, like: Tensor, axes: str
+) -> None:
+    """Refuse what a cell can't run over.
+
+    Args:
+        name: of the cell, for messages.
+        x: (T, ..., N, input_size).
+        input_size: D.
+        valid: (T, ..., N) bool, or None.
+        like: a parameter, whose dtype and device the input must have.
+        axes: the expected shape of x in words.
+
+    Raises:
+        TypeError: x is no tensor, or ``valid`` none of bool.
+        ValueError: another number of axes or dtype, or ``valid`` doesn't fit x.
+        RuntimeError: another number of features, or another device.
+    """
+    check_input(x, name, "a Tensor")
+    check_mask("valid", valid, "(T, ..., N)")
+    if x.dim() < axes.count(","):
+        raise ValueError(f"{name}: expected input of shape {axes}, got {_sizes(x.shape)}")
+    _check_data(x, x.dim(), input_size, like)
+    if valid is not None and valid.shape != x.shape[:-1]:
+        raise ValueError(
+            f"valid: expected shape (T, ..., N) = {_sizes(x.shape[:-1])}, got {_sizes(valid.shape)}"
+        )
+
+
+def check_units(name: str, part: Tensor | None, hidden_size: int, like: Tensor) -> None:
+    """Refuse a part of a state with another number of units, dtype or device.
+
+    Raises:
+        ValueError: another dtype.
+        RuntimeError: another number of units, or another device.
+    """
+    if part is None:
+        return
+    if part.shape[-1:] != (hidden_size,):
+        raise RuntimeError(
+            f"{name}: expected {hidden_size} units (hidden_size) in the last axis, got shape "
+            f"{_sizes(part.shape)}"
+        )
+    check_kind(name, part, like)
+
+
+def check_input(x: Any, name: str, kinds: str) -> None:
+    """Refuse an input that is no tensor, or one that isn't dense.
+
+    Raises:
+        TypeError: naming the module, what was expected and what came.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name}: Expected input to be {kinds}, got: {type(x).__name__}; "
+            "torch.as_tensor makes a tensor of numbers"
+        )
+    if x.is_nested or x.layout != torch.strided:
+        kind = "nested" if x.is_nested else "sparse"
+        cure = "torch.nn.utils.rnn.pack_sequence(x.unbind())" if x.is_nested else "x.to_dense()"
+        raise TypeError(f"{name}: Expected input to be dense, got a {kind} tensor; take {cure}")
+
+
+def check_numbers(
+    name: str, given: Tensor | None, axes: str, shape: tuple[int, ...], like: Tensor
+) -> None:
+    """Refuse random numbers that don't fit a layer's call.
 
     Args:
         name: of the argument.
         given: the numbers, or None.
-        layers: how many there are.
         axes: the expected shape, in words.
+        shape: the same in numbers.
+        like: a parameter, on whose device the numbers must be.
 
     Raises:
-        ValueError: another number of axes, or of layers.
+        TypeError: no tensor.
+        ValueError: another shape.
+        RuntimeError: on another device.
     """
+    check_tensor(name, given, axes)
     if given is None:
         return
-    if given.dim() != axes.count(",") + 1 or len(given) != layers:
-        raise ValueError(
-            f"{name}: expected {axes} with num_layers = {layers}, got {tuple(given.shape)}"
+    if tuple(given.shape) != shape:
+        raise ValueError(f"{name}: expected {axes} = {_sizes(shape)}, got {_sizes(given.shape)}")
+    check_place(name, given, like)
+
+
+def check_place(name: str, given: Tensor, like: Tensor) -> None:
+    """Refuse a tensor on another device than the parameters, in torch.nn.LSTM's words.
+
+    Raises:
+        RuntimeError: naming both.
+    """
+    if given.device != like.device:
+        title = name[:1].upper() + name[1:]
+        raise RuntimeError(
+            f"{title} and parameter tensors are not at the same device, found {name} tensor at "
+            f"{given.device} and parameter tensor at {like.device}"
         )
 
 
+def check_kind(name: str, given: Tensor | None, like: Tensor) -> None:
+    """Refuse a tensor of another dtype than the parameters, or on another device.
+
+    Raises:
+        ValueError: another dtype; autocast converts half precision and float32 by itself.
+        RuntimeError: another device.
+    """
+    if given is None:
+        return
+    check_place(name, given, like)
+    if not _fitting(given, like):
+        raise ValueError(
+            f"{name}: expected dtype {like.dtype}, the weights', got {given.dtype}; "
+            f"convert it with .to({like.dtype})"
+        )
+
+
+def _fitting(given: Tensor, like: Tensor) -> bool:
+    """Whether a product of both has one dtype: the same, or what autocast makes the same."""
+    if given.dtype == like.dtype:
+        return True
+    return {given.dtype, like.dtype} <= _CAST and autocasting(given.device)
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
 def _check_data(x: Tensor, dims: int, input_size: int, like: Tensor) -> None:
-    if x.dtype != like.dtype and not autocasting(x.device):
+    check_place("input", x, like)
+    if not _fitting(x, like):
         raise ValueError(
             f"RNN input dtype ({x.dtype}) does not match weight dtype ({like.dtype}). "
             f"Convert input: input.to({like.dtype}), or convert model: model.to({x.dtype})"
@@ -136,22 +265,30 @@ def _check_data(x: Tensor, dims: int, input_size: int, like: Tensor) -> None:
 
 
 def arrange_state(
-    hx: Any, batched: bool, expected: tuple[int, int, int], num_particles: int, has_cell: bool
+    hx: Any,
+    batched: bool,
+    expected: tuple[int, int, int],
+    num_particles: int,
+    has_cell: bool,
+    like: Tensor,
 ) -> PFState:
     """Bring a given state into the batched form (layers, N, K, H), and check it.
 
     Args:
-        hx: a :class:`PFState`, or what torch.nn.LSTM (h_0, c_0) or torch.nn.GRU (h_0) takes,
-            which is given to every particle.
+        hx: a :class:`PFState` or a plain tuple of its three parts, or what torch.nn.LSTM
+            (h_0, c_0) or torch.nn.GRU (h_0) takes, which is given to every particle.
         batched: whether the input was batched; the state must agree.
         expected: (num_layers, N, H).
         num_particles: K for a state without particles.
         has_cell: whether the state needs a cell.
+        like: a parameter, whose dtype and device the state must have.
 
     Raises:
         TypeError: hx is neither kind of state.
-        RuntimeError: a shape differs (torch.nn.LSTM's wording).
+        ValueError: another dtype than the weights'.
+        RuntimeError: a shape differs (torch.nn.LSTM's wording), or the device.
     """
+    hx = _belief(hx)
     plain = not isinstance(hx, PFState)
     if plain:
         hidden, cell = _plain_state(hx, has_cell)
@@ -162,6 +299,10 @@ def arrange_state(
             f"Expected a state {'with' if has_cell else 'without'} a cell tensor; "
             f"take the state that this kind of layer returned"
         )
+    for part in (hidden, cell):
+        check_kind("hx", part, like)
+    if not plain:
+        check_place("hx", hx.log_weights, like)
     wanted = (3 if batched else 2) + (0 if plain else 1)
     if hidden.dim() != wanted or (cell is not None and cell.dim() != wanted):
         raise RuntimeError(_axes_message(batched, wanted, hidden, cell))
@@ -185,6 +326,15 @@ def arrange_state(
     if weights.shape != shape[:-1]:
         raise RuntimeError(f"Expected log_weights size {shape[:-1]}, got {list(weights.shape)}")
     return PFState(hidden, cell, weights)
+
+
+def _belief(hx: Any) -> Any:
+    """Make a state of its three parts again: ``tuple(part.detach() for part in state)``, say."""
+    if isinstance(hx, PFState) or not isinstance(hx, tuple | list) or len(hx) != 3:
+        return hx
+    hidden, cell, log_weights = hx
+    whole = isinstance(hidden, Tensor) and isinstance(log_weights, Tensor)
+    return PFState(*hx) if whole and isinstance(cell, Tensor | None) else hx
 
 
 def _plain_state(hx: Any, has_cell: bool) -> tuple[Tensor, Tensor | None]:

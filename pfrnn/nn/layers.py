@@ -17,6 +17,9 @@ from pfrnn.nn.inputs import (
     Sequences,
     arrange,
     arrange_state,
+    check_bool,
+    check_dropout,
+    check_kind,
     check_numbers,
     check_sizes,
     layout,
@@ -56,29 +59,40 @@ class ParticleLayer(Settled):
 
     Layer l + 1 reads the mean particle of layer l, so that a stack stays as cheap as its parts.
     After construction ``num_particles``, ``options``, ``batch_first`` and ``dropout`` may be set;
-    the settings that parameters follow from refuse a new value (AttributeError).
+    the settings that parameters follow from refuse a new value (AttributeError), and so does a
+    cell of the layer set apart from the others.
+
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``num_layers``, ``bias``, ``bidirectional``, ``proj_size``, ``fidelity`` and
+    the options' ``alpha``, ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``,
+    ``noise_scale``, ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``,
+    ``statistics``, ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
-        input_size: features of x.
-        hidden_size: H.
-        num_layers: layers on top of each other.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
+        num_layers: layers on top of each other, at least 1.
         bias: whether the cells have biases.
         batch_first: input and output are (N, T, ...) instead of (T, N, ...). States are not
             affected.
-        dropout: probability of dropout on the output of every layer but the last.
+        dropout: probability, in [0, 1], of dropout on the output of every layer but the last.
         bidirectional: False, torch.nn.LSTM's default; True is refused.
         proj_size: 0, torch.nn.LSTM's default; another number is refused.
-        num_particles: K; a call may take another number.
+        num_particles: K, at least 1; a call may take another number (not with batch norm per
+            particle slot).
         fidelity: preset of the options, ``paper`` or ``authors_code``.
         device: of the parameters.
         dtype: of the parameters.
         **options: fields of :class:`pfrnn.nn.CellOptions` (alpha, resampling, ess_threshold,
             batch_norm, ...), laid over the preset.
 
+    Randomness:
+        Parameters are drawn from torch's default generator, as torch.nn.LSTM's are.
+
     Raises:
-        TypeError: an argument of the wrong type, as torch.nn.LSTM says it.
+        TypeError: an argument or an option of the wrong type.
         ValueError: an argument out of range, as torch.nn.LSTM says it.
-        ConfigError: an unknown option, or an option out of range.
+        ConfigError: an unknown option or choice, or an option out of range.
     """
 
     _settled = frozenset(
@@ -138,7 +152,23 @@ class ParticleLayer(Settled):
             )
             for layer in range(num_layers)
         )
+        for layer in range(num_layers):
+            self._cell(layer)._join(type(self).__name__)
         self._built = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; what may be set after construction is checked as it was there.
+
+        Raises:
+            AttributeError: a settled one to a new value, after construction.
+            TypeError: ``batch_first`` to what is no bool.
+            ValueError: ``dropout`` to what is no number in [0, 1].
+        """
+        if name == "batch_first":
+            check_bool(name, value)
+        if name == "dropout":
+            check_dropout(value)
+        super().__setattr__(name, value)
 
     @property
     def num_particles(self) -> int:
@@ -152,18 +182,28 @@ class ParticleLayer(Settled):
 
     @num_particles.setter
     def num_particles(self, count: int) -> None:
+        options = self.options
         for layer in range(self.num_layers):  # alike, so that the first refuses or none
-            self._cell(layer).num_particles = count
+            self._cell(layer)._follow(count, options)
 
     @property
     def options(self) -> CellOptions:
-        """The options that all cells share; set for all at once, as a cell's ``options`` are."""
+        """The options that all cells share.
+
+        Set as a whole, ``layer.options = layer.options._replace(alpha=0.3)``: those that only a
+        step's arithmetic reads may change, ``alpha``, ``resampling``, ``ess_threshold``,
+        ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
+
+        Raises:
+            TypeError: set to what is no CellOptions, or has an option of the wrong type.
+            ConfigError: set to a value out of range, or another one that parameters follow from.
+        """
         return self._cell(0).options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
         for layer in range(self.num_layers):
-            self._cell(layer).options = options
+            self._cell(layer)._follow(self._cell(layer).num_particles, options)
 
     def _cell(self, layer: int) -> ParticleCell:
         cell = self.cells[layer]
@@ -180,12 +220,24 @@ class ParticleLayer(Settled):
         The first call with new sizes takes some seconds; then a step is about twice as fast on a
         CPU. For the whole layer in one graph call ``torch.compile(layer, fullgraph=True)``, whose
         compile time grows with the number of steps.
+
+        Raises:
+            TypeError: the backend is neither a name, a function nor None.
         """
+        if backend is not None and not isinstance(backend, str) and not callable(backend):
+            raise TypeError(
+                "backend: expected a name that torch.compile takes, a function or None, "
+                f"got {backend!r}"
+            )
         for layer in range(self.num_layers):
             self._cell(layer).compile_backend = backend
 
     def reset_parameters(self) -> None:
-        """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics."""
+        """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics.
+
+        Randomness:
+            From torch's default generator.
+        """
         for layer in range(self.num_layers):
             self._cell(layer).reset_parameters()
 
@@ -204,8 +256,9 @@ class ParticleLayer(Settled):
         Args:
             input: (T, N, input_size), (N, T, input_size) with ``batch_first``,
                 (T, input_size) for one sequence, or a PackedSequence.
-            hx: a state that a layer returned, or one of torch.nn.LSTM's (torch.nn.GRU's) shape,
-                which is given to every particle; None starts anew.
+            hx: a state that a layer returned (also as a plain tuple of its three parts), or one
+                of torch.nn.LSTM's (torch.nn.GRU's) shape, which is given to every particle; None
+                starts anew.
             num_particles: K of this call; when None the number of ``hx`` if that has particles,
                 else the layer's own.
             noise: (num_layers, T, N, K, H) standard normal; drawn when None.
@@ -218,12 +271,19 @@ class ParticleLayer(Settled):
 
         Randomness:
             Noise and uniforms that are not given come from torch's default generator, in
-            evaluation too: a filter is stochastic.
+            evaluation too: a filter is stochastic. So do dropout between layers in training, and
+            a new state with ``initial_state="uniform"``.
 
         Raises:
-            TypeError: ``hx`` is no state, or ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM; uniforms outside [0, 1) (looked at on the CPU in eager
-                mode: elsewhere a look costs too much, and they are taken as the nearest in it).
+            TypeError: ``input``, noise or uniforms are no tensors, ``hx`` is no state, or
+                ``num_particles`` no whole number.
+            ValueError: as torch.nn.LSTM; a state or noise of another dtype than the weights'
+                (autocast converts half precision and float32 by itself); noise or uniforms of
+                another shape; uniforms outside
+                [0, 1) (looked at on the CPU in eager mode: elsewhere a look costs too much, and
+                they are taken as the nearest in it).
+            ConfigError: ``num_particles`` is below 1 or, with batch norm per particle slot,
+                another than the layer's; ``bptt`` is no whole number from 1.
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
@@ -243,7 +303,11 @@ class ParticleLayer(Settled):
     ) -> Filtered:
         """Return particles, log-weights, ancestors and ESS of the last layer at every step.
 
-        Arguments: as :meth:`forward`.
+        Arguments, randomness and errors: as :meth:`forward`.
+
+        Returns:
+            See :class:`Filtered`. The mean particle that :meth:`forward` returns is the sum of
+            ``particles`` weighted with ``log_weights.exp()``.
         """
         given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, True)
         if run.hidden is None:
@@ -272,13 +336,18 @@ class ParticleLayer(Settled):
         given = arrange(x, name, self.input_size, self.batch_first, like)
         count = self.num_particles if num_particles is None else num_particles
         check_particles(count)
-        check_numbers("noise", noise, self.num_layers, "(num_layers, T, N, K, H)")
-        check_numbers("uniforms", uniforms, self.num_layers, "(num_layers, T, N, K)")
-        check_uniforms(uniforms)  # all layers' before the first moves its running statistics
         state = None
         if hx is not None:
             expected = (self.num_layers, given.data.shape[1], self.hidden_size)
-            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell)
+            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell, like)
+            if num_particles is None:
+                count = state.hidden.shape[-2]
+        # All layers' before the first moves its running statistics.
+        shape = (self.num_layers, *given.data.shape[:2], count)
+        check_numbers("noise", noise, "(num_layers, T, N, K, H)", (*shape, self.hidden_size), like)
+        check_numbers("uniforms", uniforms, "(num_layers, T, N, K)", shape, like)
+        check_kind("noise", noise, like)
+        check_uniforms(uniforms)
         data, finals = given.data, []
         for layer in range(self.num_layers):
             last = layer == self.num_layers - 1
@@ -312,7 +381,7 @@ class ParticleLayer(Settled):
 class PFLSTM(ParticleLayer):
     """Particle filter LSTM with the contract of :class:`torch.nn.LSTM`.
 
-    Arguments: see :class:`ParticleLayer`.
+    Arguments and reserved names: see :class:`ParticleLayer`.
 
     Example:
         >>> layer = PFLSTM(4, 8, batch_first=True, num_particles=10)
@@ -329,8 +398,8 @@ class PFLSTM(ParticleLayer):
 class PFGRU(ParticleLayer):
     """Particle filter GRU with the contract of :class:`torch.nn.GRU`.
 
-    Arguments: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's form of the reset
-    gate instead of the paper's.
+    Arguments and reserved names: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's
+    form of the reset gate instead of the paper's.
 
     Example:
         >>> output, state = PFGRU(4, 8, num_particles=10)(torch.zeros(5, 2, 4))

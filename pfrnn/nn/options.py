@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.batch_norm import MODES
-from pfrnn.functional.resampling import METHODS
+from pfrnn.functional.arguments import (
+    check_choice,
+    check_count,
+    check_share,
+    check_switches,
+)
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.nn.settings import CHANGEABLE
 
@@ -19,23 +22,26 @@ class CellOptions(NamedTuple):
 
     Attributes:
         alpha: mixture of soft resampling, in (0, 1].
-        resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``.
-        ess_threshold: resample only below this fraction of K; None resamples every step.
+        resampling: ``soft``, ``multinomial``, ``systematic`` or ``none``. Where all new weights are
+            1/K (``multinomial``, ``systematic``, and ``soft`` at alpha 1, at every step) f_obs gets
+            no gradient: its parameter ``weight_observation`` keeps None.
+        ess_threshold: resample only below this fraction of K, in (0, 1]; None resamples at every
+            step.
         batch_norm: ``feature``, ``particle_slot`` or ``none``.
         activation: of the candidate: ``relu``, ``leaky_relu`` or ``tanh``.
         noise_scale: ``linear`` or ``softplus``.
         initial_state: ``zeros`` or ``uniform`` on [0, 1), also in evaluation.
-        gate_features: width of the two small networks u(x) and o(x) in front of the gates and of
-            f_obs (LeakyReLU of a linear map); None feeds x itself to both.
+        gate_features: width, at least 1, of the two small networks u(x) and o(x) in front of the
+            gates and of f_obs (LeakyReLU of a linear map); None feeds x itself to both.
         gru_noise: what PF-GRU's noise scale reads: ``hidden`` or ``reset``.
         reset_after: PF-GRU's reset gate after the product, as torch.nn.GRU's.
         statistics: running batch-norm statistics ``pooled`` over time (one update a batch) or
             ``per_time`` (a set for each of the first ``max_steps`` steps, the last one serving
             all later steps). Steps are counted from each call's first: give ``per_time`` whole
             sequences, not pieces with a state passed on.
-        max_steps: the number of sets with ``per_time``.
+        max_steps: the number of sets with ``per_time``, at least 1.
         momentum: weight of a new batch in the running statistics, in (0, 1].
-        norm_eps: added to the variance.
+        norm_eps: added to the variance, above 0.
     """
 
     alpha: float = 0.5
@@ -80,16 +86,6 @@ PRESETS: dict[str, CellOptions] = {
     ),
 }
 
-_CHOICES = {
-    "resampling": METHODS,
-    "batch_norm": MODES,
-    "activation": ("relu", "leaky_relu", "tanh"),
-    "noise_scale": ("linear", "softplus"),
-    "initial_state": ("zeros", "uniform"),
-    "gru_noise": ("hidden", "reset"),
-    "statistics": ("pooled", "per_time"),
-}
-
 
 def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
     """Lay explicit options over a fidelity's preset and check them.
@@ -99,10 +95,10 @@ def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
         explicit: options by name.
 
     Raises:
+        TypeError: an option of the wrong type.
         ConfigError: an unknown fidelity, option or choice, or a number out of its range.
     """
-    if fidelity not in PRESETS:
-        raise ConfigError(f"fidelity: expected one of {', '.join(PRESETS)}, got {fidelity!r}")
+    check_choice("fidelity", fidelity, tuple(PRESETS))
     unknown = sorted(set(explicit) - set(CellOptions._fields))
     if unknown:
         known = ", ".join(CellOptions._fields)
@@ -113,37 +109,26 @@ def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
 
 
 def check(options: CellOptions) -> None:
-    """Refuse values outside an option's choices or range.
+    """Refuse values outside an option's choices or range, and of another type.
 
     Raises:
-        ConfigError: naming the option, what was expected and what came.
+        TypeError: another type; it names the option, what was expected and what came.
+        ConfigError: another value, likewise.
     """
-    for name, choices in _CHOICES.items():
-        value = getattr(options, name)
-        if value not in choices:
-            raise ConfigError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
-    for name in ("alpha", "ess_threshold", "momentum"):
-        value = getattr(options, name)
-        if value is not None and not 0 < value <= 1:
-            raise ConfigError(f"{name}: expected a number in (0, 1], got {value!r}")
-    if not 0 < options.norm_eps < math.inf:
-        raise ConfigError(f"norm_eps: expected a number above 0, got {options.norm_eps!r}")
-    for name in ("gate_features", "max_steps"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ConfigError(f"{name}: expected at least 1, got {value!r}")
-    if options.reset_after and options.gru_noise == "reset":
-        raise ConfigError(
-            "reset_after leaves no reset hidden state for gru_noise='reset' to read; "
-            "take gru_noise='hidden'"
-        )
+    check_switches(options.switches())
+    check_choice("initial_state", options.initial_state, ("zeros", "uniform"))
+    if options.gate_features is not None:
+        check_count("gate_features", options.gate_features)
+    check_choice("statistics", options.statistics, ("pooled", "per_time"))
+    check_count("max_steps", options.max_steps)
+    check_share("momentum", options.momentum)
 
 
 def check_change(old: CellOptions, new: Any) -> None:
     """Refuse options that a cell built with other ones can't take.
 
     Raises:
-        TypeError: ``new`` is no CellOptions.
+        TypeError: ``new`` is no CellOptions, or has an option of the wrong type.
         ConfigError: a value out of range, or one that the cell's parameters follow from.
     """
     if not isinstance(new, CellOptions):
@@ -162,6 +147,10 @@ def check_change(old: CellOptions, new: Any) -> None:
 
 def refuse_unsupported(bidirectional: Any, proj_size: Any) -> None:
     """Take torch.nn.LSTM's defaults of what a particle filter doesn't have; refuse the rest."""
+    if not isinstance(bidirectional, bool):
+        raise TypeError(
+            f"bidirectional should be of type bool, got: {type(bidirectional).__name__}"
+        )
     if bidirectional:
         raise ValueError(
             "bidirectional=True is not supported: a filter's belief at a step knows the past only; "

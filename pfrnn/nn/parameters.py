@@ -7,6 +7,7 @@ A cell is written for one model. Its methods read parameters of shape (in, out) 
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, NamedTuple
 
 import torch
@@ -14,12 +15,56 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import is_whole
 from pfrnn.functional.linear import LEAKY_SLOPE, affine
 from pfrnn.functional.types import FilterSwitches, PFState
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.options import CellOptions, check_change, resolve
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
+
+
+def check_cell(input_size: Any, hidden_size: Any, bias: Any, dtype: Any) -> None:
+    """Refuse sizes of a cell, and what else its parameters follow from, as a layer refuses them.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: a size below 1.
+    """
+    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+        if not is_whole(size):
+            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
+        if size <= 0:
+            raise ValueError(f"{name} must be greater than zero, got {size}")
+    if not isinstance(bias, bool):
+        raise TypeError(f"bias should be of type bool, got: {type(bias).__name__}")
+    check_dtype(dtype)
+
+
+def check_dtype(dtype: Any) -> None:
+    """Refuse a type of numbers that no gradient step can be taken in.
+
+    Raises:
+        TypeError: neither None nor a real floating-point type.
+    """
+    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    if dtype is not None and not real:
+        raise TypeError(
+            f"dtype should be a floating-point torch.dtype such as torch.float32, got: {dtype!r}"
+        )
+
+
+def check_sequences(count: Any) -> None:
+    """Refuse a number of sequences that isn't one; 0 is one.
+
+    Raises:
+        TypeError: not a whole number.
+        ConfigError: below 0.
+    """
+    if not is_whole(count):
+        raise TypeError(f"sequences should be of type int, got: {type(count).__name__}")
+    if count < 0:
+        raise ConfigError(f"sequences: expected 0 or more, got {count}")
 
 
 def check_particles(count: Any) -> None:
@@ -29,7 +74,7 @@ def check_particles(count: Any) -> None:
         TypeError: not a whole number.
         ConfigError: below 1.
     """
-    if isinstance(count, bool) or not isinstance(count, int | torch.SymInt):
+    if not is_whole(count):
         raise TypeError(f"num_particles should be of type int, got: {type(count).__name__}")
     if count < 1:
         raise ConfigError(f"num_particles: expected at least 1, got {count}")
@@ -39,26 +84,40 @@ class ParticleParameters(Settled):
     """What PF-LSTM and PF-GRU cells own: their parameters and what is derived from them.
 
     After construction ``num_particles`` may be set (not with batch norm per particle slot), and
-    ``options`` within :meth:`options`; the other settings refuse a new value.
+    ``options`` within :meth:`options`; the other settings refuse a new value. The cells of a layer
+    share both, and refuse another value than the layer's: set the layer's.
+
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``bias_enabled``, ``fidelity``, ``switches`` and the options' ``alpha``,
+    ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``, ``noise_scale``,
+    ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``, ``statistics``,
+    ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
-        input_size: features of x.
-        hidden_size: H.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
         bias: whether the blocks and f_obs have biases.
-        num_particles: K; may be changed at call time unless batch norm is per particle slot.
+        num_particles: K, at least 1; may be changed at call time unless batch norm is per particle
+            slot.
         fidelity: preset of the options, ``paper`` or ``authors_code``.
         device: of the parameters.
         dtype: of the parameters.
         **options: fields of :class:`pfrnn.nn.CellOptions`, laid over the preset.
 
+    Randomness:
+        Parameters are drawn from torch's default generator.
+
     Raises:
-        TypeError: ``num_particles`` is not a whole number.
-        ConfigError: an unknown option or a value out of range.
+        TypeError: an argument or an option of the wrong type.
+        ValueError: a size below 1.
+        ConfigError: an unknown option or choice, or a number out of range.
     """
 
     _settled = frozenset(
         ("input_size", "hidden_size", "bias_enabled", "fidelity", "switches", *CellOptions._fields)
     )
+    # Kind of the layer that the cell is part of.
+    _layer: str | None = None
     blocks: int
     has_cell: bool
     weight_recurrent: nn.Parameter
@@ -76,6 +135,7 @@ class ParticleParameters(Settled):
         **options: Any,
     ) -> None:
         super().__init__()
+        check_cell(input_size, hidden_size, bias, dtype)
         check_particles(num_particles)
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -99,12 +159,15 @@ class ParticleParameters(Settled):
         Raises:
             TypeError: set to what is no whole number.
             ConfigError: set below 1, or to another number with batch norm per particle slot.
+            AttributeError: set to another number than that of the layer that the cell is part of.
         """
         return self._num_particles
 
     @num_particles.setter
     def num_particles(self, count: int) -> None:
-        self._num_particles = self._fitting(count)
+        count = self._fitting(count)
+        self._refuse_apart("num_particles", self._num_particles, count)
+        self._num_particles = count
 
     @property
     def options(self) -> CellOptions:
@@ -115,17 +178,46 @@ class ParticleParameters(Settled):
         ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
 
         Raises:
-            TypeError: set to what is no CellOptions.
+            TypeError: set to what is no CellOptions, or has an option of the wrong type.
             ConfigError: set to a value out of range, or another one that parameters follow from.
+            AttributeError: set to others than those of the layer that the cell is part of.
         """
         return self._options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
         check_change(self._options, options)
+        self._refuse_apart("options", self._options, options)
+        self._take_options(options)
+
+    def _take_options(self, options: CellOptions) -> None:
         self._options, self._switches = options, options.switches()
         if self.running is not None:
             self.running.momentum = options.momentum
+
+    def _join(self, layer: str) -> None:
+        """Make the cell part of a layer, whose particles and options are then its own."""
+        self._layer = layer
+
+    def _follow(self, num_particles: int, options: CellOptions) -> None:
+        """Take what the cell's layer was set to.
+
+        Raises:
+            TypeError: what is no number of particles, or no CellOptions.
+            ConfigError: a value that the cell can't take; nothing has changed then.
+        """
+        count = self._fitting(num_particles)
+        check_change(self._options, options)
+        self._num_particles = count
+        self._take_options(options)
+
+    def _refuse_apart(self, name: str, present: Any, value: Any) -> None:
+        """Refuse what would set one cell of a layer apart: K and options are the layer's."""
+        if self._layer is not None and present != value:
+            raise AttributeError(
+                f"{type(self).__name__}.{name} can't change apart from its {self._layer}, whose "
+                f"cells share it, got {reprlib.repr(value)}; set it for all: layer.{name} = ..."
+            )
 
     @property
     def switches(self) -> FilterSwitches:
@@ -168,6 +260,9 @@ class ParticleParameters(Settled):
         """Draw all weights and biases from U(-1/sqrt(H), 1/sqrt(H)), as torch.nn.LSTM does.
 
         Batch norm starts at gain 1 and shift 0, its running statistics at mean 0, variance 1.
+
+        Randomness:
+            From torch's default generator.
         """
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
         for name, parameter in self.named_parameters():
@@ -209,9 +304,17 @@ class ParticleParameters(Settled):
             sequences: N.
             num_particles: K; the cell's own when None.
 
+        Returns:
+            hidden (..., N, K, H), for a PF-LSTM a cell of this shape, and log-weights (..., N, K).
+
         Randomness:
             ``initial_state="uniform"`` draws from torch's default generator.
+
+        Raises:
+            TypeError: a number that isn't whole.
+            ConfigError: ``num_particles`` is one that the cell can't take.
         """
+        check_sequences(sequences)
         count = self._particles(num_particles)
         like = self.weight_observation
         shape = (*like.shape[:-1], sequences, count, self.hidden_size)
@@ -239,9 +342,22 @@ class ParticleParameters(Settled):
     def draw(self, steps: int, sequences: int, count: int) -> tuple[Tensor, Tensor | None]:
         """Draw the noise and uniforms of T steps from torch's default generator, all at once.
 
+        Args:
+            steps: T.
+            sequences: N.
+            count: K.
+
         Returns:
             noise (T, ..., N, K, H) and uniforms (T, ..., N, K), None without resampling.
+
+        Raises:
+            TypeError: a number that isn't whole.
+            ConfigError: ``count`` below 1, or ``sequences`` below 0.
         """
+        if not is_whole(steps):
+            raise TypeError(f"steps should be of type int, got: {type(steps).__name__}")
+        check_sequences(sequences)
+        check_particles(count)
         like = self.weight_observation
         shape = (steps, *like.shape[:-1], sequences, count)
         noise = torch.randn((*shape, self.hidden_size), device=like.device, dtype=like.dtype)

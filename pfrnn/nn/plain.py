@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pfrnn.errors import ConfigError
+from pfrnn.functional.arguments import check_flag, check_rnn_switches, check_share
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
+from pfrnn.nn.inputs import check_run, check_units
+from pfrnn.nn.parameters import check_cell, check_sequences
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 
@@ -29,19 +31,31 @@ class PlainCell(Settled):
 
     Its settings can't change after construction (AttributeError).
 
+    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
+    ``hidden_size``, ``switches``, ``activation``, ``batch_norm``, ``reset_after``, ``momentum`` and
+    ``norm_eps``.
+
     Args:
-        input_size: features of x.
-        hidden_size: H.
+        input_size: features of x, at least 1.
+        hidden_size: H, at least 1.
         bias: whether the blocks have biases.
         activation: of the candidate: ``tanh``, ``relu`` or ``leaky_relu``.
         batch_norm: of the candidate: ``none`` or ``feature``. The paper's LSTM-BNReLU is
             ``activation="relu", batch_norm="feature"``.
         reset_after: GRU only: the reset gate acts after the product, as in torch.nn.GRU, instead
             of before it, as the paper prints it.
-        momentum: of the running batch-norm statistics.
-        norm_eps: added to the variance.
+        momentum: of the running batch-norm statistics, in (0, 1].
+        norm_eps: added to the variance, above 0.
         device: of the parameters.
         dtype: of the parameters.
+
+    Randomness:
+        Parameters are drawn from torch's default generator; nothing else is random.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: a size below 1.
+        ConfigError: an unknown choice, or a number out of range.
     """
 
     _settled = frozenset(
@@ -75,13 +89,13 @@ class PlainCell(Settled):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if batch_norm not in ("none", "feature"):
-            raise ConfigError(f"batch_norm: expected none or feature, got {batch_norm!r}")
-        if activation not in ("tanh", "relu", "leaky_relu"):
-            raise ConfigError(f"activation: expected tanh, relu or leaky_relu, got {activation!r}")
+        check_cell(input_size, hidden_size, bias, dtype)
+        switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
+        check_rnn_switches(switches)
+        check_share("momentum", momentum)
         self.input_size = input_size
         self.hidden_size = hidden_size
-        self.switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
+        self.switches = switches
         self._factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight_input = self._new(input_size, self.blocks * hidden_size)
         self.bias = self._new(self.blocks * hidden_size) if bias else None
@@ -121,7 +135,8 @@ class PlainCell(Settled):
         return affine(x, self.weight_input, self.bias)
 
     def initial_state(self, sequences: int) -> RNNState:
-        """Return zeros for N sequences."""
+        """Return zeros (..., N, H) for N sequences, hidden and for an LSTM cell."""
+        check_sequences(sequences)
         like = self.weight_input
         shape = (*like.shape[:-2], sequences, self.hidden_size)
         hidden = torch.zeros(shape, device=like.device, dtype=like.dtype)
@@ -147,7 +162,24 @@ class PlainCell(Settled):
             update: in training, move the running statistics (once).
             run: the loop over time, called as :func:`pfrnn.functional.rnn.run_rnn` without its
                 first argument; None takes that.
+
+        Returns:
+            See :class:`RNNOutput`: hidden (T, ..., N, H) and the state after the last step.
+
+        Raises:
+            TypeError: the state is no RNNState, or another argument of the wrong type.
+            ConfigError: T is 0, or ``bptt`` is no whole number from 1.
+            RuntimeError: another number of features or units, or another device than the weights'.
+            ValueError: tensors that don't fit each other, or another dtype than the weights'.
         """
+        name, like = type(self).__name__, self.weight_input
+        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
+        if state is not None:
+            if not isinstance(state, RNNState):
+                raise TypeError(f"state should be an RNNState, got: {type(state).__name__}")
+            for part, tensor in (("state.hidden", state.hidden), ("state.cell", state.cell)):
+                check_units(part, tensor, self.hidden_size, like)
+        check_flag("update", update)
         state = self.initial_state(x.shape[-2]) if state is None else state
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -171,7 +203,9 @@ class PlainCell(Settled):
         return functools.partial(run_rnn, type(self).step)
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
-        """Advance by one step: x (..., N, input_size)."""
+        """Advance by one step: x (..., N, input_size); ``state`` and errors as :meth:`unroll`."""
+        name, like = type(self).__name__, self.weight_input
+        check_run(name, x, self.input_size, None, like, "(..., N, input_size)")
         return self.unroll(x.unsqueeze(0), state).final
 
     def extra_repr(self) -> str:
@@ -183,6 +217,9 @@ class PlainCell(Settled):
 
 class LSTMCell(PlainCell):
     """A plain LSTM cell; gate order input, forget, candidate, output, as torch's.
+
+    Arguments and reserved names: see :class:`PlainCell`. A step is
+    :func:`pfrnn.functional.lstm_step`.
 
     Example:
         >>> LSTMCell(3, 4)(torch.zeros(2, 3)).hidden.shape
@@ -203,6 +240,9 @@ class LSTMCell(PlainCell):
 
 class GRUCell(PlainCell):
     """A plain GRU cell; gate order reset, update, candidate, as torch's.
+
+    Arguments and reserved names: see :class:`PlainCell`. A step is
+    :func:`pfrnn.functional.gru_step`.
 
     Example:
         >>> GRUCell(3, 4)(torch.zeros(2, 3)).hidden.shape

@@ -230,5 +230,5 @@ def test_what_would_be_broadcast_is_refused():
             loss(given, classes[:, :1], "classification")
         with pytest.raises(ValueError, match=r"mask: expected \(3, 4\), got \(3, 1\)"):
             loss(given, classes, "classification", mask=mask[:, :1])
-    with pytest.raises(ConfigError, match="form: expected joint or per_coordinate"):
+    with pytest.raises(ConfigError, match="form: expected one of joint, per_coordinate, got"):
         elbo_loss(particles, prediction, "regression", form="each")

@@ -323,7 +323,7 @@ def test_numbers_need_the_layers_axis(name):
     good = torch.full((2, *sizes), 0.5)
     layer(x, **{name: good})
     for wrong in (good[0], good[:1], torch.tensor(0.5), good.unsqueeze(0)):
-        with pytest.raises(ValueError, match=rf"{name}: expected \(num_layers, T, N, K.* = 2, got"):
+        with pytest.raises(ValueError, match=rf"{name}: expected \(num_layers, T, N, K.* = \(2, 7"):
             layer(x, **{name: wrong})
 
 

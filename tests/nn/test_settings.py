@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 
 import pytest
 import torch
@@ -135,3 +136,76 @@ def test_what_every_call_reads_may_change():
         layer.dropout = rate
         one, other = (seeded(layer, scale * x)[0] for scale in (1, 5))
         assert torch.equal(one, other) == (rate == 1.0)
+
+
+@pytest.mark.parametrize("cls", [*LAYERS, *CELLS, LSTMCell, GRUCell])
+def test_a_settings_own_value_may_be_set_again(cls):
+    particles = cls in LAYERS + CELLS
+    module = cls(D, H, **({"num_particles": K, "alpha": 0.3} if particles else {}))
+    before = {**vars(module)}
+    for name in settings(cls):
+        holders = (module, getattr(module, "options", None), getattr(module, "switches", None))
+        for holder in (one for one in holders if hasattr(one, name)):
+            setattr(module, name, getattr(holder, name))
+    assert vars(module) == before
+    for name, value in (("hidden_size", float(H)), ("input_size", torch.tensor(D))):
+        with pytest.raises(AttributeError, match=f"{name} can't change"):
+            setattr(module, name, value)
+    if particles:
+        module.num_particles, module.options = K, module.options
+        with pytest.raises(AttributeError, match="reset_after can't change"):
+            module.reset_after = 0
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_layers_cells_are_not_set_apart(cls, layers):
+    layer = cls(D, H, layers, num_particles=K)
+    for one in (layer, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        for cell in one.cells:
+            kind = type(cell).__name__
+            with pytest.raises(AttributeError) as caught:
+                cell.num_particles = 9
+            assert str(caught.value) == (
+                f"{kind}.num_particles can't change apart from its {cls.__name__}, whose cells "
+                "share it, got 9; set it for all: layer.num_particles = ..."
+            )
+            with pytest.raises(AttributeError, match=f"{kind}.options can't .*: layer.options = "):
+                cell.options = cell.options._replace(alpha=0.9)
+            cell.num_particles, cell.options = K, CellOptions()  # what they are
+        one.num_particles, one.options = 9, CellOptions(alpha=0.9)
+        assert {(cell.num_particles, cell.options.alpha) for cell in one.cells} == {(9, 0.9)}
+        with pytest.raises(ConfigError, match="options: batch_norm can't change"):
+            one.options = CellOptions(batch_norm="none")
+        assert one.options == CellOptions(alpha=0.9)
+
+
+@pytest.mark.parametrize("cls", [*LAYERS, *CELLS, LSTMCell, GRUCell])
+def test_a_subclass_can_read_which_names_are_reserved(cls):
+    base = next(one for one in cls.__mro__ if "_settled" in vars(one))
+    _, _, rest = inspect.getdoc(base).partition("Reserved names, ")
+    listed = set(re.findall("``([a-z_]+)``", rest.partition("\n\n")[0]))
+    assert listed == base._settled
+    assert base is cls.__bases__[0] or "reserved names: see" in inspect.getdoc(cls)
+
+    class Own(cls):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.temperature = 2.0
+            with pytest.raises(AttributeError, match=r"can't change"):
+                self.activation = "own"
+
+    given = {"num_particles": K} if cls in LAYERS + CELLS else {}
+    assert Own(D, H, **given).temperature == 2.0
+
+
+def test_what_may_change_is_checked_as_the_constructor_does():
+    layer = PFLSTM(D, H, 2, num_particles=K)
+    for value in ("0.5", True, 1.5, None):
+        with pytest.raises(ValueError, match="dropout should be a number in range"):
+            layer.dropout = value
+    with pytest.raises(TypeError, match="batch_first should be of type bool, got: int"):
+        layer.batch_first = 1
+    with pytest.raises(TypeError, match=r"backend: expected a name that .* got 3"):
+        layer.compile_step(3)
+    assert (layer.dropout, layer.batch_first, layer.cells[0].compile_backend) == (0.0, False, None)
