@@ -21,7 +21,15 @@ from pfrnn.strict import validate as validate
 from pfrnn.variants import Variant
 from pfrnn.yamlfile import read_yaml
 
-TIERS = ("smoke", "quick", "quick_all", "gpu", "gpu_long", "paper")
+# Each tier with what it is, as grid, the report and the README say it.
+TIERS = {
+    "smoke": "every variant on one maze, everything tiny; the numbers mean nothing",
+    "quick": "three data sets (or R52 where some can't be had), four models, small",
+    "quick_all": "every variant, small",
+    "gpu": "the study at a reduced budget",
+    "gpu_long": "the mazes' main models at three times tier gpu's epochs",
+    "paper": "the paper's whole grid",
+}
 SizeRule = Literal["fixed", "best"]
 Reduction = Literal["paper", "authors_code", "paper_decayed", "authors_code_undecayed"]
 Size = Annotated[int, Field(ge=1)]

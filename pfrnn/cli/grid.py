@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.cli._options import add_study_options
+from pfrnn.config import TIERS
 from pfrnn.plan import Cell, Plan, load_plan
 from pfrnn.recorded import (
     Progress,
@@ -99,7 +100,8 @@ def run(parsed: argparse.Namespace) -> None:
         print(json.dumps(counts, indent=2))
         return
     total = counts["total"]
-    print(f"tier {counts['tier']}: grid points a cell: {counts['grid_points']}")
+    print(f"tier {counts['tier']}: {TIERS[counts['tier']]}")
+    print(f"grid points a cell: {counts['grid_points']}")
     print(f"{'':34} {'blocks':>7} {'finals':>7} {'runs':>7} {'steps':>13} {'hours':>9}")
     lines = [*counts["tables"].items(), *counts["datasets"].items(), ("total", total)]
     for name, line in lines:

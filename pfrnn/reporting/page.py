@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from pfrnn.config import TIERS
 from pfrnn.files import write_text
 from pfrnn.reporting.assets import asset
 from pfrnn.reporting.cells import Cell, Lookup
@@ -59,6 +60,7 @@ def write_page(
     states = (f"{name} {card['state']}" for name, card in evidence.cards.items())
     page: dict[str, Any] = {
         "tier": evidence.study.tier,
+        "about": TIERS.get(evidence.study.tier, ""),
         "commits": commits_said(evidence),
         "devices": joined(results["device"], "none (nothing ran)"),
         "states": joined(states, "none prepared"),
