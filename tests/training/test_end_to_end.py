@@ -13,6 +13,7 @@ from pfrnn.errors import RecordError
 from pfrnn.evaluation.aggregate import aggregate
 from pfrnn.evaluation.metrics import METRICS
 from pfrnn.evaluation.selection import select_cell
+from pfrnn.jobfolder import break_seal
 from pfrnn.records import HISTORY_COLUMNS, MEMBER_COLUMNS, RESULT_COLUMNS, TEST_COLUMNS
 from pfrnn.training.block import train_block
 from pfrnn.training.final import run_final
@@ -77,5 +78,8 @@ def test_aggregate_refuses_a_record_of_other_parameters(tmp_path):
     record = json.loads(path.read_text())
     record["parameters"]["evaluation"]["passes"] = 99
     path.write_text(json.dumps(record))
+    with pytest.raises(RecordError, match="changed since its job finished"):
+        aggregate(plan, places.results)
+    break_seal(path.parent)  # as DVC brings records
     with pytest.raises(RecordError, match="computed with parameters"):
         aggregate(plan, places.results)
