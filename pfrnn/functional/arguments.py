@@ -75,7 +75,8 @@ def check_not_negative(name: str, value: Any) -> None:
 
 def check_finite(name: str, value: Any) -> None:
     """Refuse what is no finite number."""
-    _check_number(name, value, "a finite number", math.isfinite)
+    # math.isfinite is nothing that torch.compile can follow.
+    _check_number(name, value, "a finite number", lambda x: -math.inf < x < math.inf)
 
 
 def _check_number(name: str, value: Any, expected: str, fits: Any) -> None:

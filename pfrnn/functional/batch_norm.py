@@ -136,9 +136,9 @@ def apply_batch_norm(
         ConfigError: an unknown mode, or ``eps`` is not above 0.
     """
     check_choice("mode", mode, MODES)
-    check_positive("eps", eps)
     if mode == "none":
         return x, None
+    check_positive("eps", eps)
     if x.dtype in _NARROW:
         gain, shift = (None if one is None else one.float() for one in (gain, shift))
         y, found = apply_batch_norm(x.float(), gain, shift, mode, eps, statistics, valid)

@@ -312,7 +312,9 @@ def _per_coordinate(
 
 def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
     if classes.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"target: expected classes of type torch.int64, got {classes.dtype}")
+        raise ValueError(
+            f"target: expected classes of type torch.int64 or torch.int32, got {classes.dtype}"
+        )
     logs = F.log_softmax(lift(logits), dim=-1)
     return -logs.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 

@@ -9,7 +9,7 @@ whose intervals speak of the model's uncertainty about the mean and leave out th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -157,11 +157,19 @@ def predictive_interval(
     )
 
 
+def _listed(levels: Any) -> Sequence[float]:
+    """Return probabilities as a sequence; a tensor and an array of one axis are one."""
+    listed = levels.tolist() if hasattr(levels, "tolist") else levels
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise wrong_type("levels", "a sequence of numbers in (0, 1)", levels)
+    return listed
+
+
 def coverage(
     predictions: Tensor,
     log_weights: Tensor,
     target: Tensor,
-    levels: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95),
+    levels: Sequence[float] | Tensor = (0.5, 0.8, 0.9, 0.95),
     scale: float = 1.0,
     mask: Tensor | None = None,
 ) -> Coverage:
@@ -171,7 +179,7 @@ def coverage(
         predictions: (..., K), each particle's scalar prediction.
         log_weights: (..., K), normalised.
         target: (...).
-        levels: nominal probabilities, in (0, 1).
+        levels: nominal probabilities, in (0, 1): a sequence, a tensor (Q,) or an array.
         scale: of the Laplace densities; 0 takes the particles alone.
         mask: (...) bool, the targets that count; None means all.
 
@@ -182,8 +190,7 @@ def coverage(
         TypeError: ``levels`` is no sequence of numbers, or ``scale`` no number.
         ConfigError: no target counts, a level outside (0, 1), or ``scale`` below 0.
     """
-    if not isinstance(levels, Sequence) or isinstance(levels, str):
-        raise wrong_type("levels", "a sequence of numbers in (0, 1)", levels)
+    levels = _listed(levels)
     for level in levels:
         check_level("levels", level)
     check_not_negative("scale", scale)

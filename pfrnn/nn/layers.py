@@ -152,9 +152,16 @@ class ParticleLayer(Settled):
             )
             for layer in range(num_layers)
         )
-        for layer in range(num_layers):
-            self._cell(layer)._join(type(self).__name__)
+        self._take_in_cells()
         self._built = True
+
+    def _take_in_cells(self) -> None:
+        for layer in range(self.num_layers):
+            self._cell(layer)._join(type(self).__name__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._take_in_cells()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; what may be set after construction is checked as it was there.

@@ -199,6 +199,10 @@ class ParticleParameters(Settled):
         """Make the cell part of a layer, whose particles and options are then its own."""
         self._layer = layer
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of the cell alone belongs to no layer; a layer's copy takes its cells in again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_layer"}
+
     def _follow(self, num_particles: int, options: CellOptions) -> None:
         """Take what the cell's layer was set to.
 
@@ -216,7 +220,8 @@ class ParticleParameters(Settled):
         if self._layer is not None and present != value:
             raise AttributeError(
                 f"{type(self).__name__}.{name} can't change apart from its {self._layer}, whose "
-                f"cells share it, got {reprlib.repr(value)}; set it for all: layer.{name} = ..."
+                f"cells share it, got {reprlib.repr(value)}; set it for all, layer.{name} = ..., "
+                "or set that of a copy (copy.deepcopy(cell)), which is no part of the layer"
             )
 
     @property

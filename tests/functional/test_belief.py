@@ -131,6 +131,8 @@ def test_coverage_of_a_calibrated_model():
     predictions, log_w, y = draws(1.0)
     limit = stats.norm.isf(1e-6 / 4 / 2)
     right = coverage(predictions, log_w, y)
+    again = coverage(predictions, log_w, y, levels=right.levels)  # a tensor is a list of levels
+    assert torch.equal(again.share, right.share)
     assert right.deviations.abs().max() < limit
     assert torch.all(right.width[1:] > right.width[:-1])
     for wrong in (0.5, 2.0):

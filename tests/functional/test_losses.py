@@ -232,3 +232,26 @@ def test_what_would_be_broadcast_is_refused():
             loss(given, classes, "classification", mask=mask[:, :1])
     with pytest.raises(ConfigError, match="form: expected one of joint, per_coordinate, got"):
         elbo_loss(particles, prediction, "regression", form="each")
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_weights_that_change_compile_in_one_graph(dynamic):
+    """As beta does where it is annealed: a check must be something that the compiler can follow."""
+
+    def total(prediction, elbo, weight, rate):
+        weights = exponential_time_weights(T, rate)
+        return combined_loss(prediction, elbo, 1.0, weight) * weights.sum()
+
+    torch.compiler.reset()
+    compiled = torch.compile(total, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    prediction, elbo = torch.randn(2).unbind()
+    for value in (1.0, 0.5, 0.7):
+        found = compiled(prediction, elbo, value, value)
+        torch.testing.assert_close(found, total(prediction, elbo, value, value))
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_weight_that_is_not_finite_is_refused(value):
+    with pytest.raises(ConfigError, match="beta: expected a finite number"):
+        combined_loss(torch.tensor(1.0), torch.tensor(1.0), 1.0, value)

@@ -168,9 +168,10 @@ def test_a_layers_cells_are_not_set_apart(cls, layers):
                 cell.num_particles = 9
             assert str(caught.value) == (
                 f"{kind}.num_particles can't change apart from its {cls.__name__}, whose cells "
-                "share it, got 9; set it for all: layer.num_particles = ..."
+                "share it, got 9; set it for all, layer.num_particles = ..., or set that of a copy "
+                "(copy.deepcopy(cell)), which is no part of the layer"
             )
-            with pytest.raises(AttributeError, match=f"{kind}.options can't .*: layer.options = "):
+            with pytest.raises(AttributeError, match=f"{kind}.options can't .*, layer.options = "):
                 cell.options = cell.options._replace(alpha=0.9)
             cell.num_particles, cell.options = K, CellOptions()  # what they are
         one.num_particles, one.options = 9, CellOptions(alpha=0.9)
@@ -178,6 +179,16 @@ def test_a_layers_cells_are_not_set_apart(cls, layers):
         with pytest.raises(ConfigError, match="options: batch_norm can't change"):
             one.options = CellOptions(batch_norm="none")
         assert one.options == CellOptions(alpha=0.9)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_copy_of_a_layers_cell_is_its_own(cls):
+    layer = cls(D, H, num_particles=K)
+    (cell,) = layer.cells
+    for one in (copy.deepcopy(cell), pickle.loads(pickle.dumps(cell)), copy.copy(cell)):
+        one.num_particles, one.options = 9, one.options._replace(alpha=0.9)
+        assert (one.num_particles, one.options.alpha) == (9, 0.9)
+    assert (cell.num_particles, cell.options.alpha) == (K, CellOptions().alpha)
 
 
 @pytest.mark.parametrize("cls", [*LAYERS, *CELLS, LSTMCell, GRUCell])
