@@ -65,8 +65,7 @@ class Progress(NamedTuple):
 def whole_plan(params: Path | str, tier: str | None = None) -> Plan:
     """Return the plan of all that a tier may run, substitutes included."""
     config = load_config(params, tier)
-    plan = make_plan(with_sets(config, config.study.substitutes))
-    return plan._replace(params=str(params))
+    return make_plan(with_sets(config, config.study.substitutes), params)
 
 
 def tier_recorded(folder: Path) -> str | None:

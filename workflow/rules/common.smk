@@ -87,14 +87,14 @@ def asked(key):
     return str(config.get(key, "")).lower() in ("true", "1", "yes")
 
 
-def parameters():
+def parameters(stand_ins=()):
     """Return the option value that makes each command read what this file read.
 
     Overrides, and data sets that stand in, go into a file named by its content, so that a job
     started later, elsewhere, or by another Snakemake finds what it was planned with.
     """
     values = overrides()
-    if STAND_INS:
+    if stand_ins:
         values = merge(values, {"study": {"datasets": list(CONFIG.study.datasets)}})
     if not values:
         return "params.yaml"
@@ -151,7 +151,9 @@ def available_plan():
     had = SETS.keys() - MISSING.keys()
     kept = {name: SETS[name] for name in CONFIG.study.datasets if name in had}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
-    return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
+    return WHOLE_PLAN._replace(
+        config=CONFIG, protocols=kept, cells=cells, params=parameters(STAND_INS)
+    )
 
 
 def announce():
@@ -285,7 +287,7 @@ try:
     # --config recorded=DIR: a report whose evidence counts as done.
     RECORDED = Path(str(config["recorded"])) if config.get("recorded") else None
     # Substitutes included: what may run.
-    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes), parameters())
     # A job that Snakemake starts elsewhere may lack DIR, and must see the same graph or more.
     if RECORDED and workflow.is_main_process:
         WHOLE_PLAN = rest_of(WHOLE_PLAN, RECORDED)
@@ -309,7 +311,7 @@ PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 # Rules start the interpreter that runs Snakemake, so an environment need not be activated.
 PYTHON = shlex.quote(sys.executable)
 LOGGED = f"bash {HOME / 'workflow/scripts/logged'}"
-CONFIG_OPTIONS = f"--params {parameters()}"
+CONFIG_OPTIONS = f"--params {PLAN.params}"
 TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
     f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()
