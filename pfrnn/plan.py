@@ -119,6 +119,19 @@ class Plan(NamedTuple):
         return _by_id(self)[final_or_selection_id]
 
 
+def prepare_again(folder: Path, plan: Plan | None) -> str:
+    """Say how damaged prepared arrays are had again, for the end of a message.
+
+    Args:
+        folder: of the arrays.
+        plan: the one that they are for, where it is known.
+    """
+    name = folder.name.rpartition("-")[0]
+    if plan is None:
+        return f"remove {folder} and run `pfrnn prepare {name}` with the run's --tier and --params"
+    return f"remove {folder} and run `pfrnn prepare {name} {plan.options}`"
+
+
 @functools.lru_cache(maxsize=4)
 def _index(cells: tuple[Cell, ...]) -> dict[str, Any]:
     index: dict[str, Any] = {}
