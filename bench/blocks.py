@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pfrnn.config import load_config, merge
+from pfrnn.config import merge
 from pfrnn.data.prepare import prepare
 from pfrnn.data.store import load_prepared
 from pfrnn.errors import ConfigError
-from pfrnn.plan import Block, Plan, make_plan
+from pfrnn.plan import Block, Plan, load_plan
 from pfrnn.training.batches import to_device
 from pfrnn.training.choose import choose_path
 from pfrnn.training.contract import ComputePath
@@ -89,7 +89,7 @@ def planned(ask: Ask) -> Plan:
     if ask.data.startswith("maze"):
         # Neither the exact posterior nor the test is looked at.
         whole["datasets"] = {ask.data: {"posterior_trajectories": 0, "test": 50}}
-    return make_plan(load_config(ROOT / "params.yaml", ask.tier, merge(ask.overrides, whole)))
+    return load_plan(ROOT / "params.yaml", ask.tier, merge(ask.overrides, whole))
 
 
 def block_of(plan: Plan, ask: Ask) -> Block:

@@ -11,8 +11,10 @@ records compares them with the seal's digests (:func:`check_seal`): none is chan
 
 from __future__ import annotations
 
+import csv
 import errno
 import fcntl
+import io
 import os
 import shutil
 import sys
@@ -241,14 +243,30 @@ def _sealed(folder: Path) -> dict[str, str] | None:
 
 
 def _of_another_training(folder: Path, digests: Mapping[str, str]) -> bool:
-    """Whether record and history are both others than the sealed ones, as only a training's are."""
+    """Whether record and history are both others than the sealed ones, as only a training's are.
+
+    Both must be whole: a cut history is another one, too, and makes no record trustworthy.
+    """
     pair = (RECORD, HISTORY)
-    return all(
+    others = all(
         name in digests
         and (folder / name).is_file()
         and sha256_file(folder / name) != digests[name]
         for name in pair
     )
+    return others and _whole(folder)
+
+
+def _whole(folder: Path) -> bool:
+    """Whether the record is a mapping, and the history ends with a whole line of all fields."""
+    try:
+        record = read_json(folder / RECORD)
+        text = (folder / HISTORY).read_bytes().decode("utf-8")
+    except ValueError:
+        return False
+    lines = list(csv.reader(io.StringIO(text, newline="")))
+    ends = text.endswith("\n") and len(lines[-1]) == len(lines[0])
+    return isinstance(record, dict) and ends
 
 
 def again(folder: Path) -> str:

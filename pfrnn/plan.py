@@ -90,7 +90,7 @@ class Plan(NamedTuple):
     config: Config
     protocols: Mapping[str, Protocol]
     cells: tuple[Cell, ...]
-    params: str = "params.yaml"
+    params: str
 
     @property
     def options(self) -> str:
@@ -119,6 +119,19 @@ class Plan(NamedTuple):
         return _by_id(self)[final_or_selection_id]
 
 
+def prepare_again(folder: Path, plan: Plan | None) -> str:
+    """Say how damaged prepared arrays are had again, for the end of a message.
+
+    Args:
+        folder: of the arrays.
+        plan: the one that they are for, where it is known.
+    """
+    name = folder.name.rpartition("-")[0]
+    if plan is None:
+        return f"remove {folder} and run `pfrnn prepare {name}` with the run's --tier and --params"
+    return f"remove {folder} and run `pfrnn prepare {name} {plan.options}`"
+
+
 @functools.lru_cache(maxsize=4)
 def _index(cells: tuple[Cell, ...]) -> dict[str, Any]:
     index: dict[str, Any] = {}
@@ -133,8 +146,13 @@ def _by_id(plan: Plan) -> dict[str, Any]:
     return _index(plan.cells)
 
 
-def make_plan(config: Config) -> Plan:
+def make_plan(config: Config, params: Path | str) -> Plan:
     """Derive the plan of a validated configuration.
+
+    Args:
+        config: the tier's configuration.
+        params: the parameter files that it was read from. No default: a message that leaves a
+            study's own files out names a command for another study.
 
     Raises:
         ConfigError: an unknown data set or variant, or a protocol that doesn't validate.
@@ -159,7 +177,7 @@ def make_plan(config: Config) -> Plan:
                 cells.append(
                     _cell(resolved, dataset(name).card, variant(variant_name), rule, data_digest)
                 )
-    return Plan(config, protocols, tuple(cells))
+    return Plan(config, protocols, tuple(cells), str(params))
 
 
 def _check_names(section: str, names: Iterable[str]) -> None:
@@ -176,7 +194,7 @@ def load_plan(
     overrides: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Read the configuration of a tier and derive its plan."""
-    return make_plan(load_config(params, tier, overrides))._replace(params=str(params))
+    return make_plan(load_config(params, tier, overrides), params)
 
 
 def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_digest: str) -> Cell:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.aggregate import read_scores
+from pfrnn.evaluation.aggregate import final_rows
+from pfrnn.evaluation.record import read_mapping
 from pfrnn.evaluation.selection import read_candidates
-from pfrnn.files import read_json
-from pfrnn.jobfolder import LOCK, SEAL, SEALED
+from pfrnn.jobfolder import LOCK, SEAL, SEALED, again
 from pfrnn.plan import Plan
 
 # Longest silence of a running job's log: an epoch, or the test of a large final.
@@ -52,7 +52,7 @@ def job_states(plan: Plan, results: Path) -> list[JobState]:
     """Return the state of every block and final of a plan, in the plan's order.
 
     Finished is what the next stage takes: a block's members, as `pfrnn select` reads them, and a
-    final's scores, as `pfrnn aggregate` does.
+    final's record and scores, as `pfrnn aggregate` does.
     """
     needs = {
         cell.final_id: (
@@ -64,7 +64,7 @@ def job_states(plan: Plan, results: Path) -> list[JobState]:
     reads: dict[str, Callable[[], Any]] = {
         block.id: partial(read_candidates, plan, block, results) for block in plan.blocks
     }
-    reads |= {cell.final_id: partial(read_scores, plan, cell, results) for cell in plan.cells}
+    reads |= {cell.final_id: partial(final_rows, plan, cell, results) for cell in plan.cells}
     return [job_state(results, job, needs.get(job, ()), read) for job, read in reads.items()]
 
 
@@ -145,10 +145,7 @@ def seconds_left(states: Iterable[JobState], at_once: int = 1) -> float | None:
 def _recorded(job: str, record: Path, read: Callable[[], Any] | None) -> JobState:
     """Of a job whose record is there: done, unless that or what it vouches for can't be read."""
     try:
-        run: dict[str, Any] = read_json(record)
-    except ValueError:
-        return JobState(job, "failed", f"{record} is damaged; delete it and run the job again")
-    try:
+        run = read_mapping(record, again(record.parent))
         if read is not None:
             read()
     except RecordError as error:

@@ -18,7 +18,7 @@ from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import with_sets
 from pfrnn.errors import RecordError
 from pfrnn.files import digest_of, read_json, sha256_file
-from pfrnn.plan import Plan, make_plan
+from pfrnn.plan import Plan, make_plan, prepare_again
 from pfrnn.workload import Sizes, dataset_sizes, seconds, tasks
 
 # What each entry of an evidence file must name; the others are read entry by entry.
@@ -28,6 +28,12 @@ REQUIRED = {
     "cards.json": ("state", "sequences", "arrays_digest", "protocol_digest"),
     "blocks.json": ("data_digest", "commit", "device", "wall_seconds", "predicted_seconds"),
 }  # fmt: skip
+
+# What entries of study.json hold that readers walk through.
+STUDY_KINDS = {
+    **dict.fromkeys(("datasets", "variants", "size_rules", "stand_ins", "parameter_files"), list),
+    **dict.fromkeys(("missing", "missing_files"), dict),
+}
 
 
 class Recorded(NamedTuple):
@@ -65,8 +71,7 @@ class Progress(NamedTuple):
 def whole_plan(params: Path | str, tier: str | None = None) -> Plan:
     """Return the plan of all that a tier may run, substitutes included."""
     config = load_config(params, tier)
-    plan = make_plan(with_sets(config, config.study.substitutes))
-    return plan._replace(params=str(params))
+    return make_plan(with_sets(config, config.study.substitutes), params)
 
 
 def tier_recorded(folder: Path) -> str | None:
@@ -230,7 +235,7 @@ def other_data(plan: Plan, prepared: Path, recorded: Recorded) -> dict[str, tupl
             continue
         card = prepared / plan.prepared_id(name) / "card.json"
         if card.is_file() and name not in found:
-            found_here = read_object(card, f"remove {card.parent} and run `pfrnn prepare {name}`")
+            found_here = read_object(card, prepare_again(card.parent, plan))
             here = str(found_here.get("arrays_digest"))
             if here != digest:
                 found[name] = (digest, here)
@@ -266,18 +271,20 @@ def read_jobs(folder: Path) -> dict[str, Any]:
     return read_part(folder, "blocks.json") if is_there else {}
 
 
-def read_part(folder: Path, name: str) -> dict[str, Any]:
+def read_part(folder: Path, name: str, cure: str = "") -> dict[str, Any]:
     """Read a JSON file of the evidence, ``data/<name>``.
 
     Args:
         folder: the report's folder.
         name: a file that ``pfrnn.reporting.evidence`` lists.
+        cure: what to do about a damaged one; as of the evidence when left out.
 
     Raises:
         RecordError: it is missing, empty, cut, or holds something else.
     """
     path = folder / "data" / name
-    found = read_object(path, evidence_cure(path))
+    cure = cure or evidence_cure(path)
+    found = read_object(path, cure)
     # The study is one entry, all others map ids or data sets to entries.
     entries = {"": found} if name == "study.json" else found
     for key, entry in entries.items():
@@ -289,7 +296,13 @@ def read_part(folder: Path, name: str) -> dict[str, Any]:
         else:
             continue
         where = f"{path}, {key}" if key else f"{path}"
-        raise RecordError(f"{where}: expected a mapping, got {came}; {evidence_cure(path)}")
+        raise RecordError(f"{where}: expected a mapping, got {came}; {cure}")
+    for key, kind in STUDY_KINDS.items() if name == "study.json" else ():
+        if key in found and not isinstance(found[key], kind):
+            raise RecordError(
+                f"{path}, {key}: expected a {'mapping' if kind is dict else 'list'}, got "
+                f"{found[key]!r}; {cure}"
+            )
     return found
 
 

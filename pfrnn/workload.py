@@ -12,7 +12,7 @@ from pfrnn.data.base import Protocol
 from pfrnn.data.registry import dataset
 from pfrnn.errors import DataError
 from pfrnn.files import read_json
-from pfrnn.plan import Cell, Plan, members_of_ensemble
+from pfrnn.plan import Cell, Plan, members_of_ensemble, prepare_again
 from pfrnn.rates import FORWARD, START_SECONDS, Work, step_seconds
 from pfrnn.variants import Variant, variant
 
@@ -170,13 +170,13 @@ def dataset_sizes(plan: Plan, prepared: Path | str = "data/prepared") -> dict[st
     for name, protocol in plan.protocols.items():
         card = Path(prepared) / plan.prepared_id(name) / "card.json"
         if card.is_file():
-            sizes[name] = _prepared_sizes(card)
+            sizes[name] = _prepared_sizes(card, plan)
         else:
             sizes[name] = _bound(protocol, dataset(name).card.rows)
     return sizes
 
 
-def _prepared_sizes(card: Path) -> Sizes:
+def _prepared_sizes(card: Path, plan: Plan) -> Sizes:
     """Read the sizes that a prepared card states."""
     try:
         found = read_json(card)
@@ -185,7 +185,7 @@ def _prepared_sizes(card: Path) -> Sizes:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{card}: expected a card with the numbers of sequences, got a damaged file ({error}); "
-            f"remove {card.parent} and run `pfrnn prepare`"
+            f"{prepare_again(card.parent, plan)}"
         ) from error
 
 

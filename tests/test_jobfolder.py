@@ -255,3 +255,21 @@ def test_a_seal_says_nothing_of_another_trainings_records(finished):
 )
 def test_the_cure_names_the_command(job, command):
     assert f"`pfrnn {command} {job}`" in jobfolder.again(Path("results/quick") / job)
+
+
+@pytest.mark.parametrize(
+    ("record", "history"),
+    [
+        ("{}", "member,epoch,seconds\n0,1"),
+        ("{}", "member,epoch,seconds\n0,1\n"),
+        ("{}", ""),
+        ("{", "member,epoch,seconds\n0,1,0.61\n"),
+        ("[]", "member,epoch,seconds\n0,1,0.61\n"),
+    ],
+)
+def test_a_cut_history_beside_an_edited_record_is_no_other_training(finished, record, history):
+    for name, text in (("history.csv", history), ("run.json", record)):
+        (finished / name).unlink()
+        (finished / name).write_text(text)
+    with pytest.raises(RecordError, match=r"run.json: changed since its job finished"):
+        check_seal(finished)

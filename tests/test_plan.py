@@ -55,7 +55,7 @@ def plan_of(overrides: dict[str, Any], tier: str = "paper") -> Plan:
     config = load_config(ROOT / "params.yaml", tier, merge(PAPER, overrides))
     # The invented sets have protocols of their own.
     own = {"datasets": overrides.get("datasets", {}), "overrides": overrides.get("overrides", {})}
-    return make_plan(config.model_copy(update=own))
+    return make_plan(config.model_copy(update=own), "params.yaml")
 
 
 def ids(plan: Plan) -> set[str]:

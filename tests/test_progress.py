@@ -254,7 +254,11 @@ def test_a_damaged_record_is_no_success(tmp_path: Path) -> None:
     (folder / "run.json").write_text('{"wall_seconds": 12.5, "thr')
     found = job_state(tmp_path, "final/air/lstm")
     assert found.state == "failed"
-    assert found.note.endswith("run.json is damaged; delete it and run the job again")
+    assert "run.json: expected a JSON mapping, got not JSON" in found.note
+    assert "`pfrnn final final/air/lstm`" in found.note
+    for text in ("null", "[]", "5"):
+        (folder / "run.json").write_text(text)
+        assert job_state(tmp_path, "final/air/lstm").state == "failed"
     (folder / "run.json").write_text('{"wall_seconds": 12.5}')
     found = job_state(tmp_path, "final/air/lstm")
     assert (found.state, found.seconds) == ("done", 12.5)

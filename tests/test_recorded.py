@@ -14,15 +14,18 @@ sys.path.insert(0, str(Path(__file__).parent / "reporting"))
 from planned import study, write_block, write_slice
 
 from pfrnn.cli import main
+from pfrnn.cli.report import missing_then
 from pfrnn.errors import DataError, RecordError
 from pfrnn.plan import Cell, Plan
 from pfrnn.recorded import (
     REQUIRED,
+    STUDY_KINDS,
     Recorded,
     again_ids,
     check_data,
     done_ids,
     known_sizes,
+    other_data,
     progress,
     published_for,
     read_recorded,
@@ -30,6 +33,9 @@ from pfrnn.recorded import (
     unprepared,
     whole_plan,
 )
+from pfrnn.records import RESULT_COLUMNS
+from pfrnn.reporting.collect import read_prepared
+from pfrnn.reporting.evidence import read_evidence
 from pfrnn.reporting.publish import Slices, gather
 from pfrnn.workload import Sizes, dataset_sizes, workload
 
@@ -223,7 +229,8 @@ def test_a_tiers_published_report_is_found(tmp_path: Path) -> None:
     for folder, tier in (("", "gpu"), ("gpu_long", "gpu_long"), ("paper", "smoke")):
         data = tmp_path / folder / "data"
         data.mkdir(parents=True)
-        study = dict.fromkeys(REQUIRED["study.json"]) | {"tier": tier}
+        study = {name: STUDY_KINDS.get(name, str)() for name in REQUIRED["study.json"]}
+        study |= {"tier": tier}
         (data / "study.json").write_text(json.dumps(study), encoding="utf-8")
     assert published_for("gpu", tmp_path) == tmp_path
     assert published_for("gpu_long", tmp_path) == tmp_path / "gpu_long"
@@ -269,5 +276,36 @@ def test_a_damaged_card_is_named(plan: Plan, tmp_path: Path) -> None:
     card = tmp_path / plan.prepared_id("arem") / "card.json"
     card.parent.mkdir()
     card.write_text("{")
-    with pytest.raises(DataError, match=r"card.json: .* run `pfrnn prepare`"):
+    with pytest.raises(DataError, match=r"card.json: .* `pfrnn prepare arem --tier gpu`"):
         dataset_sizes(plan, tmp_path)
+    recorded = Recorded(tmp_path, {"final/arem/lstm": "x"}, {}, {}, ())
+    mine = plan._replace(params="params.yaml,mine.yaml")
+    with pytest.raises(RecordError, match=f"`pfrnn prepare arem {mine.options}`"):
+        other_data(mine, tmp_path, recorded)
+    with pytest.raises(RecordError, match=f"`pfrnn prepare arem {mine.options}`"):
+        read_prepared(card, mine)
+    with pytest.raises(RecordError, match="prepare arem` with the run's --tier and --params"):
+        read_prepared(card)
+
+
+@pytest.mark.parametrize(("key", "value"), [("datasets", 5), ("missing", []), ("stand_ins", "r52")])
+def test_an_entry_of_the_study_of_another_kind_is_named(
+    reports: Path, key: str, value: object, tmp_path: Path
+) -> None:
+    shutil.copytree(reports, tmp_path / "reports")
+    path = tmp_path / "reports" / "data" / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(RecordError, match=f"study.json, {key}: expected a .*git checkout"):
+        read_evidence(tmp_path / "reports")
+
+
+def test_a_runs_own_damaged_report_is_removed_not_taken_from_git(tmp_path: Path) -> None:
+    study = tmp_path / "report" / "data" / "study.json"
+    study.parent.mkdir(parents=True)
+    study.write_text("{")
+    (tmp_path / "results.csv").write_text(",".join(RESULT_COLUMNS) + "\n")
+    with pytest.raises(RecordError, match=f"study.json: .*; remove {study}") as caught:
+        missing_then(tmp_path)
+    assert "git checkout" not in str(caught.value)
+    study.unlink()
+    assert missing_then(tmp_path) == {}

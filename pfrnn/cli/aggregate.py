@@ -44,19 +44,27 @@ def run(parsed: argparse.Namespace) -> int:
     """Aggregate; say what is absent."""
     from pfrnn.cli._plan import planned
     from pfrnn.cli.report import missing_sets
+    from pfrnn.cli.status import with_stand_ins
     from pfrnn.data.registry import dataset
     from pfrnn.evaluation.aggregate import aggregate
     from pfrnn.evaluation.compared import write_compared
     from pfrnn.recorded import read_recorded
 
     plan, places = planned(parsed)
+    # Substitutes that ran here belong to the study; `pfrnn report` asks for their rows, too.
+    plan, stand_ins = with_stand_ins(plan, places.results)
     missing = missing_sets(parsed.missing)
     for name in missing:
         dataset(name)  # an unknown name would leave nothing out, silently
     done = aggregate(plan, places.results, list(missing))
     write_compared(plan, places.results)
     elsewhere = read_recorded(parsed.recorded, plan).finals if parsed.recorded else {}
-    absent = [final_id for final_id in done.absent if final_id not in elsewhere]
+    # Nothing says that a run still wants a substitute's rest.
+    absent = [
+        final_id
+        for final_id in done.absent
+        if final_id not in elsewhere and final_id.split("/")[1] not in stand_ins
+    ]
     for final_id in absent:
         print(f"absent: {final_id}", file=sys.stderr)
     for line in left_out(done.outside):

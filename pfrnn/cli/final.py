@@ -34,7 +34,7 @@ def run(parsed: argparse.Namespace) -> None:
 
     plan, places = planned(parsed, "final")
     cell = plan.cell(parsed.final)
-    selection = read_selection(cell, places.results)
+    selection = read_selection(plan, cell, places.results)
     data = load_card(places.prepared / plan.prepared_id(cell.dataset)).arrays_digest
     identity = identity_of(cell_parameters(plan, cell), data, "pfrnn.training.final", selection)
 

@@ -44,7 +44,7 @@ def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
         for name in study.substitutes
         if name not in study.datasets and any((results / kind / name).is_dir() for kind in kinds)
     )
-    wide = make_plan(with_sets(plan.config, found))._replace(params=plan.params)
+    wide = make_plan(with_sets(plan.config, found), plan.params)
     return (wide if found else plan), found
 
 

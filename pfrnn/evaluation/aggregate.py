@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.record import check_record, read_rows
 from pfrnn.files import digest_of, write_text
+from pfrnn.jobfolder import again
 from pfrnn.plan import Cell, Plan, cell_parameters
 from pfrnn.records import RESULT_COLUMNS, TEST_COLUMNS
 from pfrnn.variants import variant
@@ -53,7 +54,7 @@ def aggregate(plan: Plan, results: Path, missing: Collection[str] = ()) -> Aggre
         if not (results / cell.final_id / "run.json").exists():
             absent[cell.final_id] = None
             continue
-        rows += _rows(plan, cell, results)
+        rows += final_rows(plan, cell, results)
         finals.add(cell.final_id)
     _check_data(rows, results)
     outside = outside_of(plan, results)
@@ -99,7 +100,7 @@ def check_table(plan: Plan, results: Path) -> None:
         found = listed.get((cell.final_id, cell.variant, cell.size_rule))
         if found is None or not (results / cell.final_id / "test.csv").is_file():
             continue
-        (expected,) = _by_cell(_text(_rows(plan, cell, results))).values()
+        (expected,) = _by_cell(_text(final_rows(plan, cell, results))).values()
         if found != expected:
             raise RecordError(
                 f"{path}: {_difference(expected, found)}; those are the records of "
@@ -140,11 +141,29 @@ def _text(rows: Sequence[Mapping[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
+def final_rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
+    """Return a cell's rows of ``results.csv``, from its finished final.
+
+    Raises:
+        RecordError: the final has other parameters, its record lacks something, was changed or
+            damaged, or its scores aren't whole.
+    """
     folder = results / cell.final_id
     record = check_record(folder, digest_of(cell_parameters(plan, cell)))
+    try:
+        common = _common(plan, cell, record)
+    except (KeyError, TypeError) as error:
+        raise RecordError(
+            f"{folder / 'run.json'}: expected a final's record, got one that lacks or damages an "
+            f"entry ({error}); {again(folder)}"
+        ) from error
+    return [common | row for row in _scores(plan, cell, folder)]
+
+
+def _common(plan: Plan, cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What all rows of a cell share."""
     selection, chosen = record["selection"], record["selection"]["chosen"]
-    common = {
+    return {
         "tier": plan.config.tier,
         "dataset": cell.dataset,
         "variant": cell.variant,
@@ -168,16 +187,10 @@ def _rows(plan: Plan, cell: Cell, results: Path) -> list[dict[str, Any]]:
         "commit": record["commit"],
         "final_id": cell.final_id,
     }
-    return [common | row for row in read_scores(plan, cell, results)]
 
 
-def read_scores(plan: Plan, cell: Cell, results: Path) -> list[dict[str, str]]:
-    """Read a finished final's ``test.csv``.
-
-    Raises:
-        RecordError: it is missing, was changed or cut, or lacks a score.
-    """
-    folder = results / cell.final_id
+def _scores(plan: Plan, cell: Cell, folder: Path) -> list[dict[str, str]]:
+    """Read a finished final's ``test.csv``."""
     rows = read_rows(folder, "test.csv", TEST_COLUMNS)
     evaluation = plan.config.for_dataset(cell.dataset).evaluation
     ensemble = variant(cell.trained).kind == "ensemble"
@@ -200,28 +213,26 @@ def check_scores(path: Path, rows: Sequence[Mapping[str, Any]], repetitions: int
     Raises:
         RecordError: a column or row is missing, stands twice, or has no number for its value.
     """
-    again = "delete the final's folder (with .finished in it) and run it again"
+    cure = "delete the final's folder (with .finished in it) and run it again"
     found: dict[str, list[str]] = {}
     for row in rows:
         if any(row.get(name) is None for name in ("repetition", "metric", "value")):
-            raise RecordError(f"{path}: expected repetition, metric and value, got {row}; {again}")
+            raise RecordError(f"{path}: expected repetition, metric and value, got {row}; {cure}")
         found.setdefault(row["metric"], []).append(row["repetition"])
         try:
             float(row["value"])
         except ValueError:
             raise RecordError(
                 f"{path}: expected a number for {row['metric']} of repetition "
-                f"{row['repetition']}, got {row['value']!r}; {again}"
+                f"{row['repetition']}, got {row['value']!r}; {cure}"
             ) from None
     if not found:
-        raise RecordError(
-            f"{path}: expected scores of {repetitions} repetitions, got none; {again}"
-        )
+        raise RecordError(f"{path}: expected scores of {repetitions} repetitions, got none; {cure}")
     for metric, given in found.items():
         if len(given) != repetitions or len(set(given)) != repetitions:
             raise RecordError(
                 f"{path}: expected {metric} of {repetitions} repetitions, each once, got "
-                f"{', '.join(given)}; {again}"
+                f"{', '.join(given)}; {cure}"
             )
 
 

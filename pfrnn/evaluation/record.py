@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
     """
     path = folder / "run.json"
     try:
-        record: dict[str, Any] = read_json(path)
-        found = digest_of(record["parameters"])
+        record = read_mapping(path, again(folder))
     except FileNotFoundError as error:
         raise RecordError(f"{path}: missing; this job has not finished") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path}: damaged ({error}); remove the folder and run again") from error
+    parameters = entry_of(record, "parameters", folder)
+    try:
+        found = digest_of(parameters)
+    except ValueError as error:
+        raise RecordError(f"{path}: damaged parameters ({error}); {again(folder)}") from error
     check_seal(folder)
     if found != expected:
         raise RecordError(
@@ -45,6 +47,20 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
             f"{expected}; run the job again"
         )
     return record
+
+
+def entry_of(record: Mapping[str, Any], name: str, folder: Path) -> Any:
+    """Return an entry of the record in a job's folder.
+
+    Raises:
+        RecordError: the record lacks it.
+    """
+    if name not in record:
+        raise RecordError(
+            f"{folder / 'run.json'}: expected a finished job's record, got one without {name}; "
+            f"{again(folder)}"
+        )
+    return record[name]
 
 
 def read_mapping(path: Path, cure: str) -> dict[str, Any]:

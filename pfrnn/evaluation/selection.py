@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record, read_mapping, read_rows
+from pfrnn.evaluation.record import check_record, entry_of, read_mapping, read_rows
 from pfrnn.files import digest_of, read_json, write_json
 from pfrnn.jobfolder import again
 from pfrnn.plan import Block, Cell, Plan, Setting, block_parameters
@@ -90,9 +90,10 @@ def read_candidates(plan: Plan, block: Block, results: Path) -> list[Candidate]:
     folder = results / block.id
     record = check_record(folder, digest_of(block_parameters(plan, block)))
     rows = read_rows(folder, "members.csv", MEMBER_COLUMNS)
-    if len(rows) != record["members"]:
+    members = entry_of(record, "members", folder)
+    if len(rows) != members:
         raise RecordError(
-            f"{folder / 'members.csv'}: expected {record['members']} members, got {len(rows)}; "
+            f"{folder / 'members.csv'}: expected {members} members, got {len(rows)}; "
             f"{again(folder)}"
         )
     try:
@@ -144,7 +145,8 @@ def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
     cell = plan.cell(selection_id)
     candidates = [one for block in cell.blocks for one in read_candidates(plan, block, results)]
     chosen = choose(candidates)
-    seconds = [read_json(results / block.id / "run.json")["wall_seconds"] for block in cell.blocks]
+    folders = [results / block.id for block in cell.blocks]
+    seconds = [entry_of(read_json(one / "run.json"), "wall_seconds", one) for one in folders]
     selection = {
         "dataset": cell.dataset,
         "variant": cell.trained,
@@ -160,22 +162,29 @@ def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
     return selection
 
 
-def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
+def read_selection(plan: Plan, cell: Cell, results: Path) -> dict[str, Any]:
     """Read a cell's selection file.
+
+    Args:
+        plan: the cell's, whose options the command in a message has.
+        cell: whose setting was selected.
+        results: the tier's folder.
 
     Raises:
         RecordError: it is missing, damaged, or was made for other parameters.
     """
     path = results / cell.selection_id
+    command = f"`pfrnn select {cell.selection_id} {plan.options}`"
     if not path.is_file():
-        raise RecordError(f"{path}: missing; run `pfrnn select {cell.selection_id}` first")
-    cure = f"run `pfrnn select {cell.selection_id}` again, with the run's --tier and --params"
+        raise RecordError(f"{path}: missing; run {command} first")
+    cure = f"run {command} again"
     selection = read_mapping(path, cure)
     if selection.get("digest") != cell.digest:
         raise RecordError(
             f"{path}: made for parameters {selection.get('digest')}, expected {cell.digest}; {cure}"
         )
-    chosen = selection.get("chosen") or {}
+    found = selection.get("chosen")
+    chosen = found if isinstance(found, dict) else {}
     lacking = [name for name in Candidate._fields if name not in chosen]
     if lacking:
         raise RecordError(
@@ -185,21 +194,11 @@ def read_selection(cell: Cell, results: Path) -> dict[str, Any]:
     return selection
 
 
-def check_selections(plan: Plan, results: Path) -> None:
-    """Refuse damaged selection files; who looks at names alone takes them for made.
-
-    Raises:
-        RecordError: one is damaged, or chooses what its search hasn't trained.
-    """
-    for cell in {cell.selection_id: cell for cell in plan.cells}.values():
-        if (results / cell.selection_id).exists():
-            read_selection(cell, results)
-
-
 def _check_searched(cell: Cell, chosen: Mapping[str, Any], where: str, cure: str) -> None:
     """Refuse a choice that no block of the search trained."""
     blocks = {block.id: block for block in cell.blocks}
-    block = blocks.get(chosen["block_id"])
+    # As text: a damaged id may be anything, also what no mapping can look up.
+    block = blocks.get(str(chosen["block_id"]))
     if block is None:
         raise RecordError(f"{where}{chosen['block_id']} is no block of its search; {cure}")
     expected = {"hidden_size": block.hidden_size, "particles": block.particles,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pfrnn.evaluation.record import read_mapping, read_rows
 from pfrnn.files import canonical_json, write_json, write_text
 from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
-from pfrnn.plan import Plan
+from pfrnn.plan import Plan, prepare_again
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
 from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
 from pfrnn.reporting.licensing import licensed
@@ -57,8 +57,10 @@ def collect(
     for final in finals:
         check_seal(results / final, *FINAL_FILES)
     write_json(data / "study.json", study.recorded())
-    folders = _prepared(prepared, frame, study.datasets)
-    cards = licensed({name: read_prepared(path / "card.json") for name, path in folders.items()})
+    folders = _prepared(prepared, frame, study.datasets, plan)
+    cards = licensed(
+        {name: read_prepared(path / "card.json", plan) for name, path in folders.items()}
+    )
     pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
     write_json(data / "cards.json", cards)
     write_text(data / "sequences.json", canonical_json(pictures) + "\n")
@@ -71,29 +73,40 @@ def collect(
     write_json(data / "blocks.json", predict(jobs, plan, cards) if plan else jobs)
 
 
-def read_prepared(path: Path) -> dict[str, Any]:
+def read_prepared(path: Path, plan: Plan | None = None) -> dict[str, Any]:
     """Read the card of prepared arrays.
+
+    Args:
+        path: the card.
+        plan: the tier's, for the command in a message.
 
     Raises:
         RecordError: it is damaged.
     """
-    cure = f"remove {path.parent} and run `pfrnn prepare {path.parent.name.rpartition('-')[0]}`"
+    cure = prepare_again(path.parent, plan)
     card = read_mapping(path, cure)
     if lacking := [name for name in _CARD if name not in card]:
         raise RecordError(f"{path}: expected a card, {', '.join(lacking)} missing; {cure}")
     return card
 
 
-def _prepared(prepared: Path, frame: pd.DataFrame, datasets: Iterable[str]) -> dict[str, Path]:
+def _prepared(
+    prepared: Path, frame: pd.DataFrame, datasets: Iterable[str], plan: Plan | None
+) -> dict[str, Path]:
     """The folder of each data set; of several protocols, the one that the results name."""
     digests, wanted = set(frame["data_digest"]), set(datasets) | set(frame["dataset"])
     found: dict[str, Path] = {}
     for path in sorted(prepared.glob("*/card.json")):
-        card = read_prepared(path)
-        named = {card["arrays_digest"], card["protocol_digest"]} & digests
+        card = read_prepared(path, plan)
+        named = digests_of(card) & digests
         if card["name"] in wanted and (named or card["name"] not in found):
             found[card["name"]] = path.parent
     return found
+
+
+def digests_of(card: Mapping[str, Any]) -> set[str]:
+    """The digests that results may name a card's data by."""
+    return {str(card["arrays_digest"]), str(card["protocol_digest"])}
 
 
 def _run(final: Path) -> dict[str, Any]:

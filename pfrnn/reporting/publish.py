@@ -11,7 +11,7 @@ from pfrnn.errors import ConfigError, RecordError
 from pfrnn.evaluation.aggregate import check_table
 from pfrnn.plan import Plan
 from pfrnn.recorded import read_part, tier_recorded
-from pfrnn.reporting.collect import collect, read_prepared
+from pfrnn.reporting.collect import collect, digests_of, read_prepared
 from pfrnn.reporting.evidence import Study, read_results
 from pfrnn.reporting.merge import merge
 
@@ -72,28 +72,44 @@ def gather(results: Path, prepared: Path, study: Study, out: Path, slices: Slice
 
 
 def _finals(results: Path) -> set[str]:
-    return _column(results, "final_id")
+    return {final for (final,) in _pairs(results, "final_id")}
 
 
-def _column(results: Path, name: str) -> set[str]:
+def _pairs(results: Path, *names: str) -> set[tuple[str, ...]]:
+    """The different values that columns of the results have together."""
     path = results / "results.csv"
     if not path.is_file():
         return set()
     with path.open(encoding="utf-8", newline="") as source:
-        return {row[name] for row in csv.DictReader(source)}
+        return {tuple(row[name] for name in names) for row in csv.DictReader(source)}
 
 
 def _check_cards(results: Path, prepared: Path, recorded: Path | None, plan: Plan) -> None:
-    """Refuse results of data that nothing here describes, as those of another machine."""
-    cards = [read_prepared(path)["name"] for path in prepared.glob("*/card.json")]
-    if recorded:
-        cards += read_part(recorded, "cards.json")
-    if unknown := sorted(_column(results, "dataset") - set(cards)):
+    """Refuse results of data that nothing here describes, as those of another machine.
+
+    A card of other data than the results' describes them as little as none.
+    """
+    described: dict[str, set[str]] = {}
+    for path in sorted(prepared.glob("*/card.json")):
+        card = read_prepared(path, plan)
+        described.setdefault(card["name"], set()).update(digests_of(card))
+    for name, card in read_part(recorded, "cards.json").items() if recorded else ():
+        described.setdefault(name, set()).update(digests_of(card))
+    used = _pairs(results, "dataset", "data_digest")
+    if unknown := sorted({name for name, _ in used} - described.keys()):
         raise RecordError(
             f"{results / 'results.csv'}: results of {', '.join(unknown)}, but {prepared} has no "
             "card of this data (its state, controls and sizes); prepare it first: "
             + "; ".join(f"pfrnn prepare {name} {plan.options}" for name in unknown)
         )
+    for name, digest in sorted(used):
+        if digest not in described[name]:
+            here = ", ".join(sorted(one[:12] for one in described[name]))
+            raise RecordError(
+                f"{results / 'results.csv'}: results of {name} are of data {digest[:12]}, prepared "
+                f"or recorded are {here}; put the raw files of the results' version here and run "
+                f"`pfrnn prepare {name} {plan.options}`, or run {name} again with the data here"
+            )
 
 
 def _check_aggregated(results: Path, plan: Plan) -> None:

@@ -38,7 +38,7 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
         StoppedError: a signal asked to stop; the state is saved and the next call goes on.
     """
     cell = plan.cell(final_id)
-    selection = read_selection(cell, places.results)
+    selection = read_selection(plan, cell, places.results)
     chosen = selection["chosen"]
     setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
     model = variant(cell.trained)

@@ -19,7 +19,7 @@ from pfrnn.data.base import Address, RawFile
 from pfrnn.data.rawstate import inspect_raw
 from pfrnn.data.substitutes import Choice, choose, substitutes_for, with_sets
 from pfrnn.errors import ConfigError
-from pfrnn.plan import make_plan
+from pfrnn.plan import load_plan, make_plan
 from tests.data.classification import class_raw
 from tests.data.invented import air_bytes, write_raw
 
@@ -66,7 +66,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def chosen(fetched: bool = True) -> Choice:
-    plan = make_plan(with_sets(QUICK, QUICK.study.substitutes))
+    plan = make_plan(with_sets(QUICK, QUICK.study.substitutes), "params.yaml")
     prepared = {name: Path("data/prepared", plan.prepared_id(name)) for name in plan.protocols}
     return choose(QUICK.study, prepared, "data/raw", fetched)
 
@@ -173,7 +173,8 @@ def test_a_listed_set_is_no_substitute() -> None:
 
 def test_only_the_list_of_sets_changes() -> None:
     """No path of a listed set moves when another stands in."""
-    plain, wide = make_plan(QUICK), make_plan(with_sets(QUICK, ("r52",)))
+    plain = make_plan(QUICK, "params.yaml")
+    wide = make_plan(with_sets(QUICK, ("r52",)), "params.yaml")
     assert {cell.dataset for cell in wide.cells} - {cell.dataset for cell in plain.cells} == {"r52"}
     assert [cell for cell in wide.cells if cell.dataset != "r52"] == list(plain.cells)
     assert with_sets(QUICK, ()) == QUICK
@@ -181,7 +182,7 @@ def test_only_the_list_of_sets_changes() -> None:
 
 def test_an_unknown_substitute_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"study\.substitutes\.r25: unknown.*mean 'r52'"):
-        make_plan(load_config(ROOT / "params.yaml", "quick", {"study": {"substitutes": ["r25"]}}))
+        load_plan(ROOT / "params.yaml", "quick", {"study": {"substitutes": ["r25"]}})
 
 
 @pytest.mark.parametrize("tier", ["gpu", "paper", "quick_all", "smoke"])

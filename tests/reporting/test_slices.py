@@ -308,3 +308,22 @@ def test_results_of_data_that_nothing_describes_are_refused(plan: Plan, tmp_path
     with pytest.raises(RecordError, match=r"results of arem, but .* pfrnn prepare arem --tier gpu"):
         gather(results, prepared, study(plan), out, Slices(plan, out))
     assert not out.exists()
+
+
+def test_results_of_other_data_than_what_is_prepared_are_refused(
+    plan: Plan, tmp_path: Path
+) -> None:
+    """Unless the evidence that they are merged with has their card."""
+    here, out = tmp_path / "here", tmp_path / "out"
+    publish(tmp_path / "a", plan, lambda cell: runs(cell) and cell.dataset == "arem", here)
+    results, prepared = write_slice(tmp_path / "b", plan, lambda c: runs(c) and c.variant == "gru")
+    digest = next(row["data_digest"] for row in read_rows(here))
+    (card,) = prepared.glob("arem-*/card.json")
+    card.write_text(card.read_text().replace(digest, "9876543210"))
+    words = f"results of arem are of data {digest}, prepared or recorded are 9876543210"
+    with pytest.raises(RecordError, match=words) as caught:
+        gather(results, prepared, study(plan), out, Slices(plan, out))
+    assert "`pfrnn prepare arem --tier gpu`" in str(caught.value)
+    gather(results, prepared, study(plan), here, Slices(plan, here))
+    cards = json.loads((here / "data" / "cards.json").read_text())
+    assert cards["arem"]["arrays_digest"] == digest

@@ -49,7 +49,7 @@ def study(*patches: dict[str, Any]) -> Plan:
     values: dict[str, Any] = SMALL
     for patch in patches:
         values = merge(values, patch)
-    return make_plan(load_config(ROOT / "params.yaml", "smoke", values))
+    return make_plan(load_config(ROOT / "params.yaml", "smoke", values), "params.yaml")
 
 
 def prepared_places(plan: Plan, folder: Path) -> Places:

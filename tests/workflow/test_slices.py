@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reporting"))
 
 from planned import files, study, write_slice
 
+from pfrnn.files import read_json
 from pfrnn.recorded import whole_plan
 from pfrnn.reporting.publish import Slices, gather
 
@@ -73,6 +75,25 @@ def test_another_tiers_evidence_is_an_error(planned, tmp_path: Path) -> None:
     assert "expected the evidence of a report of tier smoke, got evidence of tier quick" in (
         done.stdout
     )
+
+
+def test_the_command_that_drops_results_is_of_the_runs_own_study(planned, tmp_path: Path) -> None:
+    """Under params.yaml alone it would drop every final that only this study holds."""
+    reports = recorded(tmp_path, "smoke", "lstm")
+    plan = whole_plan("params.yaml", "smoke")
+    card = planned.folder / "data" / "prepared" / plan.prepared_id("maze10") / "card.json"
+    card.parent.mkdir(parents=True)
+    card.write_text('{"arrays_digest": "9876543210"}')
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("study: {variants: [lstm, gru]}\n")
+    try:
+        asked = ("--configfile", str(mine), "--config", "tier=smoke", f"recorded={reports}")
+        said = " ".join(planned.snakemake("-n", *asked).stdout.split())
+    finally:
+        shutil.rmtree(card.parents[1])
+    found = re.search(r"--params params.yaml,(results/overrides/\S+.yaml) --out \S+ --drop", said)
+    assert found, said
+    assert read_json(planned.folder / found[1]) == {"study": {"variants": ["lstm", "gru"]}}
 
 
 def test_a_recorded_set_need_not_be_had(planned, tmp_path: Path, nothing) -> None:

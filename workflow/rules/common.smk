@@ -18,7 +18,7 @@ from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import Choice, choose, with_sets
 from pfrnn.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
-from pfrnn.evaluation.selection import check_selections
+from pfrnn.evaluation.selection import read_selection
 from pfrnn.files import digest_of, write_json
 from pfrnn.plan import make_plan
 from pfrnn.provenance import source_digest
@@ -87,14 +87,14 @@ def asked(key):
     return str(config.get(key, "")).lower() in ("true", "1", "yes")
 
 
-def parameters():
+def parameters(stand_ins=()):
     """Return the option value that makes each command read what this file read.
 
     Overrides, and data sets that stand in, go into a file named by its content, so that a job
     started later, elsewhere, or by another Snakemake finds what it was planned with.
     """
     values = overrides()
-    if STAND_INS:
+    if stand_ins:
         values = merge(values, {"study": {"datasets": list(CONFIG.study.datasets)}})
     if not values:
         return "params.yaml"
@@ -136,22 +136,14 @@ def check_raw():
         check_untouched(dataset(name).card, Path("data/raw", name))
 
 
-def check_chosen():
-    """Refuse damaged selections: what is there counts as made.
-
-    Not made anew here: after it Snakemake would run the final again, which a clone without seals
-    trains for hours. Selected by hand it has the bytes that it had, and no job follows.
-    """
-    if workflow.is_main_process:
-        check_selections(PLAN, Path("results", CONFIG.tier))
-
-
 def available_plan():
     """The plan of the data sets that can be had."""
     had = SETS.keys() - MISSING.keys()
     kept = {name: SETS[name] for name in CONFIG.study.datasets if name in had}
     cells = tuple(cell for cell in WHOLE_PLAN.cells if cell.dataset in kept)
-    return WHOLE_PLAN._replace(config=CONFIG, protocols=kept, cells=cells)
+    return WHOLE_PLAN._replace(
+        config=CONFIG, protocols=kept, cells=cells, params=parameters(STAND_INS)
+    )
 
 
 def announce():
@@ -212,6 +204,40 @@ def block_files(selection, *names):
     begin()
     cell = CELLS[f"selection/{selection}.json"]
     return [f"{RESULTS}/{block.id}/{name}" for block in cell.blocks for name in names]
+
+
+def selection_file(selection):
+    """A final's selection. A damaged one is refused: what is there counts as made.
+
+    Not made anew here: after it Snakemake would run the final again, which a clone without seals
+    trains for hours. Selected by hand it has the bytes that it had, and no job follows.
+    """
+    cell = CELLS[f"selection/{selection}.json"]
+    path = f"{RESULTS}/{cell.selection_id}"
+    if reads_selections() and Path(path).exists() and searched(cell):
+        try:
+            read_selection(PLAN, cell, Path(RESULTS))
+        except PfrnnError as error:
+            raise WorkflowError(str(error)) from None
+    return path
+
+
+def reads_selections():
+    """Whether this is a run, a dry one too, that takes selections as they are.
+
+    --unlock, --summary, --delete-all-output and their like have no executor. Who forces the rule
+    has all selections made anew.
+    """
+    settings = workflow.dag_settings
+    forced = settings.forceall or "select" in settings.forcerun
+    return workflow.is_main_process and workflow.executor_plugin is not None and not forced
+
+
+def searched(cell):
+    """Whether a cell's search is whole here: where it isn't, its selection is made anew anyway."""
+    return all(
+        Path(RESULTS, block.id, name).is_file() for block in cell.blocks for name in BLOCK_FILES
+    )
 
 
 def final_files(*names):
@@ -285,7 +311,7 @@ try:
     # --config recorded=DIR: a report whose evidence counts as done.
     RECORDED = Path(str(config["recorded"])) if config.get("recorded") else None
     # Substitutes included: what may run.
-    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes))
+    WHOLE_PLAN = make_plan(with_sets(CONFIG, CONFIG.study.substitutes), parameters())
     # A job that Snakemake starts elsewhere may lack DIR, and must see the same graph or more.
     if RECORDED and workflow.is_main_process:
         WHOLE_PLAN = rest_of(WHOLE_PLAN, RECORDED)
@@ -294,7 +320,6 @@ try:
     CONFIG = with_sets(CONFIG, STAND_INS)
     PLAN = available_plan()
     check_raw()
-    check_chosen()
 except PfrnnError as error:
     raise WorkflowError(str(error)) from None
 
@@ -309,7 +334,7 @@ PREPARED = {name: PLAN.prepared_id(name) for name in PLAN.protocols}
 # Rules start the interpreter that runs Snakemake, so an environment need not be activated.
 PYTHON = shlex.quote(sys.executable)
 LOGGED = f"bash {HOME / 'workflow/scripts/logged'}"
-CONFIG_OPTIONS = f"--params {parameters()}"
+CONFIG_OPTIONS = f"--params {PLAN.params}"
 TIER_OPTIONS = f"{CONFIG_OPTIONS} --tier {TIER}"
 MISSING_OPTIONS = " ".join(
     f"--missing {shlex.quote(f'{name}={reason}')}" for name, reason in MISSING.items()

@@ -3,7 +3,7 @@
 
 rule finalise:
     input:
-        selection=f"{RESULTS}/selection/{{dataset}}/{{cell}}.json",
+        selection=lambda w: selection_file(f"{w.dataset}/{w.cell}"),
         # The selected member is tested beside the finals.
         states=lambda w: block_files(f"{w.dataset}/{w.cell}", "best.pt"),
         card=lambda wildcards: prepared_card(wildcards.dataset),
