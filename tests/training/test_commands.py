@@ -158,7 +158,7 @@ def done(tmp_path_factory):
 READ = {
     "a block's record": ("{block}/run.json", "select", "damaged"),
     "a block's members": ("{block}/members.csv", "select", "`pfrnn train {block}`"),
-    "a selection": ("{selection}", "final", "`pfrnn select {selection}`"),
+    "a selection": ("{selection}", "final", "`pfrnn select {selection} --tier smoke --params "),
     "a block's states": ("{block}/best.pt", "final", "`pfrnn train {block}`"),
     "a block's history": ("{block}/history.csv", "halving", "`pfrnn train {block}`"),
     "a final's record": ("{final}/run.json", "report", "damaged"),
@@ -230,7 +230,7 @@ def test_a_selection_of_what_was_never_searched_is_refused(done, field, value, t
     assert run(results, "final", cell.final_id) == 1
     told = capsys.readouterr().err.splitlines()[-1]
     assert str(value) in told
-    assert f"`pfrnn select {cell.selection_id}`" in told
+    assert f"`pfrnn select {cell.selection_id} --tier smoke --params " in told
 
 
 def test_an_absent_final_that_cells_share_is_named_once(line, tmp_path, capsys):
