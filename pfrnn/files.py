@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pfrnn.errors import RecordError
+
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
@@ -52,6 +54,28 @@ def write_json(path: Path | str, value: Any) -> None:
 def read_json(path: Path | str) -> Any:
     """Read a JSON file."""
     return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def read_mapping(path: Path, cure: str) -> dict[str, Any]:
+    """Read a JSON file that must be there and hold a mapping.
+
+    Args:
+        path: the file.
+        cure: what to do about a lost or damaged one, for the end of the message.
+
+    Raises:
+        RecordError: it is missing, empty, cut, not JSON, or holds something else.
+    """
+    try:
+        found = read_json(path)
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: no such file; {cure}") from error
+    except ValueError as error:
+        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
+        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
+    return found
 
 
 def sha256_file(path: Path | str, progress: Callable[[int], None] | None = None) -> str:

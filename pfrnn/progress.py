@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from pfrnn.errors import RecordError
 from pfrnn.evaluation.aggregate import final_rows
-from pfrnn.evaluation.record import read_mapping
 from pfrnn.evaluation.selection import read_candidates
+from pfrnn.files import read_mapping
 from pfrnn.jobfolder import LOCK, SEAL, SEALED, again
 from pfrnn.plan import Plan
 

@@ -17,7 +17,7 @@ from pfrnn.config import load_config
 from pfrnn.data.registry import dataset
 from pfrnn.data.substitutes import with_sets
 from pfrnn.errors import RecordError
-from pfrnn.files import digest_of, read_json, sha256_file
+from pfrnn.files import digest_of, read_mapping, sha256_file
 from pfrnn.plan import Plan, make_plan, prepare_again
 from pfrnn.workload import Sizes, dataset_sizes, seconds, tasks
 
@@ -235,7 +235,7 @@ def other_data(plan: Plan, prepared: Path, recorded: Recorded) -> dict[str, tupl
             continue
         card = prepared / plan.prepared_id(name) / "card.json"
         if card.is_file() and name not in found:
-            found_here = read_object(card, prepare_again(card.parent, plan))
+            found_here = read_mapping(card, prepare_again(card.parent, plan))
             here = str(found_here.get("arrays_digest"))
             if here != digest:
                 found[name] = (digest, here)
@@ -284,7 +284,7 @@ def read_part(folder: Path, name: str, cure: str = "") -> dict[str, Any]:
     """
     path = folder / "data" / name
     cure = cure or evidence_cure(path)
-    found = read_object(path, cure)
+    found = read_mapping(path, cure)
     # The study is one entry, all others map ids or data sets to entries.
     entries = {"": found} if name == "study.json" else found
     for key, entry in entries.items():
@@ -303,24 +303,6 @@ def read_part(folder: Path, name: str, cure: str = "") -> dict[str, Any]:
                 f"{path}, {key}: expected a {'mapping' if kind is dict else 'list'}, got "
                 f"{found[key]!r}; {cure}"
             )
-    return found
-
-
-def read_object(path: Path, cure: str) -> dict[str, Any]:
-    """Read a JSON file that must be there and hold a mapping.
-
-    Raises:
-        RecordError: it doesn't.
-    """
-    try:
-        found = read_json(path)
-    except FileNotFoundError as error:
-        raise RecordError(f"{path}: no such file; {cure}") from error
-    except ValueError as error:
-        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
-        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
-    if not isinstance(found, dict):
-        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
     return found
 
 

@@ -6,8 +6,9 @@ import argparse
 import difflib
 from pathlib import Path
 
+from pfrnn.data.substitutes import with_sets
 from pfrnn.errors import ConfigError
-from pfrnn.plan import Plan, load_plan
+from pfrnn.plan import Plan, load_plan, make_plan
 from pfrnn.training.places import Places
 
 
@@ -34,3 +35,20 @@ def planned(parsed: argparse.Namespace, kind: str | None = None) -> tuple[Plan, 
                 f"tier {plan.config.tier} has no {kind} {asked!r} (did a parameter change?){hint}"
             )
     return plan, places
+
+
+def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
+    """Add the substitutes that have left anything here: a run that started them knows its own file.
+
+    Returns:
+        The plan with them, and their names; a set that the plan lists anyway is none of them.
+    """
+    study = plan.config.study
+    kinds = ("search", "final", "logs/search", "logs/final")
+    found = tuple(
+        name
+        for name in study.substitutes
+        if name not in study.datasets and any((results / kind / name).is_dir() for kind in kinds)
+    )
+    wide = make_plan(with_sets(plan.config, found), plan.params)
+    return (wide if found else plan), found

@@ -42,9 +42,8 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Aggregate; say what is absent."""
-    from pfrnn.cli._plan import planned
+    from pfrnn.cli._plan import planned, with_stand_ins
     from pfrnn.cli.report import missing_sets
-    from pfrnn.cli.status import with_stand_ins
     from pfrnn.data.registry import dataset
     from pfrnn.evaluation.aggregate import aggregate
     from pfrnn.evaluation.compared import write_compared

@@ -28,26 +28,6 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
-    """Add the substitutes that have left anything here: a run that started them knows its own file.
-
-    Returns:
-        The plan with them, and their names; a set that the plan lists anyway is none of them.
-    """
-    from pfrnn.data.substitutes import with_sets
-    from pfrnn.plan import make_plan
-
-    study = plan.config.study
-    kinds = ("search", "final", "logs/search", "logs/final")
-    found = tuple(
-        name
-        for name in study.substitutes
-        if name not in study.datasets and any((results / kind / name).is_dir() for kind in kinds)
-    )
-    wide = make_plan(with_sets(plan.config, found), plan.params)
-    return (wide if found else plan), found
-
-
 def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
     """Say how many finals that aren't here the published report records; None where none."""
     from pfrnn.cli.grid import recorded_in
@@ -65,6 +45,7 @@ def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Print the counts, what runs, and why what failed did."""
+    from pfrnn.cli._plan import with_stand_ins
     from pfrnn.plan import load_plan
     from pfrnn.progress import job_states, seconds_left
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
-from pfrnn.files import digest_of, read_json
+from pfrnn.files import digest_of, read_mapping
 from pfrnn.jobfolder import again, check_seal
 
 
@@ -31,10 +31,9 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
             parameters are others.
     """
     path = folder / "run.json"
-    try:
-        record = read_mapping(path, again(folder))
-    except FileNotFoundError as error:
-        raise RecordError(f"{path}: missing; this job has not finished") from error
+    if not path.is_file():
+        raise RecordError(f"{path}: missing; this job has not finished")
+    record = read_mapping(path, again(folder))
     parameters = entry_of(record, "parameters", folder)
     try:
         found = digest_of(parameters)
@@ -61,26 +60,6 @@ def entry_of(record: Mapping[str, Any], name: str, folder: Path) -> Any:
             f"{again(folder)}"
         )
     return record[name]
-
-
-def read_mapping(path: Path, cure: str) -> dict[str, Any]:
-    """Read a JSON file that must be there and hold a mapping.
-
-    Args:
-        path: the file.
-        cure: what to do about a damaged one, for the end of the message.
-
-    Raises:
-        RecordError: it is empty, cut, not JSON, or holds something else.
-    """
-    try:
-        found = read_json(path)
-    except ValueError as error:
-        came = f"not JSON ({error})" if path.stat().st_size else "an empty file"
-        raise RecordError(f"{path}: expected a JSON mapping, got {came}; {cure}") from error
-    if not isinstance(found, dict):
-        raise RecordError(f"{path}: expected a JSON mapping, got {type(found).__name__}; {cure}")
-    return found
 
 
 def read_rows(folder: Path, name: str, columns: Iterable[str]) -> list[dict[str, str]]:

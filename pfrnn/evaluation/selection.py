@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import check_record, entry_of, read_mapping, read_rows
-from pfrnn.files import digest_of, read_json, write_json
+from pfrnn.evaluation.record import check_record, entry_of, read_rows
+from pfrnn.files import digest_of, read_json, read_mapping, write_json
 from pfrnn.jobfolder import again
 from pfrnn.plan import Block, Cell, Plan, Setting, block_parameters
 from pfrnn.records import MEMBER_COLUMNS

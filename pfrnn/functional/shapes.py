@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -47,13 +48,9 @@ def check_inputs(
         ("uniforms", uniforms, (*lead, particles), "(T, ..., N, K)"),
         ("valid", valid, tuple(lead), "(T, ..., N)"),
     )
-    for name, tensor, shape, axes in expected:
-        if isinstance(tensor, Tensor) and tuple(tensor.shape) != shape:
-            raise ValueError(
-                f"{name}: expected shape {axes} = {_text(shape)}, which projected (T, ..., N, P) = "
-                f"{_text(projected.shape)} and a state of {particles} particles and {units} units "
-                f"ask for, got {_text(tensor.shape)}"
-            )
+    _refuse_others(
+        expected, projected, f" and a state of {particles} particles and {units} units ask for"
+    )
 
 
 def check_rnn_inputs(projected: Tensor, state: RNNState, valid: Tensor | None) -> None:
@@ -77,11 +74,18 @@ def check_rnn_inputs(projected: Tensor, state: RNNState, valid: Tensor | None) -
         ("state.cell", state.cell, own, "(..., N, H)"),
         ("valid", valid, tuple(lead), "(T, ..., N)"),
     )
+    _refuse_others(expected, projected, " asks for")
+
+
+def _refuse_others(
+    expected: Iterable[tuple[str, Any, tuple[int, ...], str]], projected: Tensor, asks: str
+) -> None:
+    """Refuse the first of (name, tensor, shape, axes) that has another shape."""
     for name, tensor, shape, axes in expected:
         if isinstance(tensor, Tensor) and tuple(tensor.shape) != shape:
             raise ValueError(
                 f"{name}: expected shape {axes} = {_text(shape)}, which projected (T, ..., N, P) = "
-                f"{_text(projected.shape)} asks for, got {_text(tensor.shape)}"
+                f"{_text(projected.shape)}{asks}, got {_text(tensor.shape)}"
             )
 
 

@@ -13,8 +13,9 @@ from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn.arguments import check_particles
 from pfrnn.nn.inputs import check_input, check_kind, check_place, check_run, check_units
-from pfrnn.nn.parameters import ParticleParameters, check_particles
+from pfrnn.nn.parameters import ParticleParameters
 
 
 @functools.cache

@@ -1,8 +1,7 @@
-"""Arguments of a layer: the checks and wording of torch.nn.LSTM, packed and unbatched input."""
+"""Input and state of a layer, checked in torch.nn.LSTM's words; packed and unbatched input."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from pfrnn.functional.arguments import check_mask, check_tensor, is_number
+from pfrnn.functional.arguments import check_mask, check_tensor
 from pfrnn.functional.autocast import autocasting
 from pfrnn.functional.types import PFState, RNNState
 from pfrnn.nn.state import broadcast_state
@@ -33,54 +32,6 @@ class Sequences(NamedTuple):
     valid: Tensor | None
     packed: PackedSequence | None
     batched: bool
-
-
-def check_dropout(dropout: Any) -> None:
-    """Refuse what is no probability, in torch.nn.LSTM's words."""
-    if not is_number(dropout) or not 0 <= dropout <= 1:
-        raise ValueError(
-            "dropout should be a number in range [0, 1] representing the probability of an "
-            "element being zeroed"
-        )
-
-
-def check_bool(name: str, value: Any) -> None:
-    """Refuse what is no bool, in torch.nn.LSTM's words."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
-
-
-def check_sizes(
-    input_size: Any, hidden_size: Any, num_layers: Any, bias: Any, batch_first: Any, dropout: Any
-) -> None:
-    """Refuse constructor arguments as torch.nn.LSTM does: same exceptions, same wording."""
-    check_dropout(dropout)
-    for name, value, kind in (
-        ("bias", bias, bool),
-        ("batch_first", batch_first, bool),
-        ("input_size", input_size, int),
-        ("hidden_size", hidden_size, int),
-        ("num_layers", num_layers, int),
-    ):
-        # bool is an int to Python, and no size.
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise TypeError(
-                f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
-            )
-    for name, value in (
-        ("input_size", input_size),
-        ("hidden_size", hidden_size),
-        ("num_layers", num_layers),
-    ):
-        if value <= 0:
-            raise ValueError(f"{name} must be greater than zero")
-    if dropout > 0 and num_layers == 1:
-        warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
-            f"expects num_layers greater than 1, but got dropout={dropout} and "
-            f"num_layers={num_layers}",
-            stacklevel=3,
-        )
 
 
 def arrange(

@@ -12,21 +12,18 @@ from torch.nn.utils.rnn import PackedSequence
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.functional.uniforms import check_uniforms
+from pfrnn.nn.arguments import check_bool, check_dropout, check_particles, check_sizes
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import (
     Sequences,
     arrange,
     arrange_state,
-    check_bool,
-    check_dropout,
     check_kind,
     check_numbers,
-    check_sizes,
     layout,
     restore,
 )
 from pfrnn.nn.options import CellOptions, refuse_unsupported
-from pfrnn.nn.parameters import check_particles
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
 

@@ -19,65 +19,10 @@ from pfrnn.functional.arguments import is_whole
 from pfrnn.functional.linear import LEAKY_SLOPE, affine
 from pfrnn.functional.types import FilterSwitches, PFState
 from pfrnn.functional.weights import uniform_log_weights
+from pfrnn.nn.arguments import check_cell, check_particles, check_sequences
 from pfrnn.nn.options import CellOptions, check_change, resolve
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
-
-
-def check_cell(input_size: Any, hidden_size: Any, bias: Any, dtype: Any) -> None:
-    """Refuse sizes of a cell, and what else its parameters follow from, as a layer refuses them.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: a size below 1.
-    """
-    for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-        if not is_whole(size):
-            raise TypeError(f"{name} should be of type int, got: {type(size).__name__}")
-        if size <= 0:
-            raise ValueError(f"{name} must be greater than zero, got {size}")
-    if not isinstance(bias, bool):
-        raise TypeError(f"bias should be of type bool, got: {type(bias).__name__}")
-    check_dtype(dtype)
-
-
-def check_dtype(dtype: Any) -> None:
-    """Refuse a type of numbers that no gradient step can be taken in.
-
-    Raises:
-        TypeError: neither None nor a real floating-point type.
-    """
-    real = isinstance(dtype, torch.dtype) and dtype.is_floating_point
-    if dtype is not None and not real:
-        raise TypeError(
-            f"dtype should be a floating-point torch.dtype such as torch.float32, got: {dtype!r}"
-        )
-
-
-def check_sequences(count: Any) -> None:
-    """Refuse a number of sequences that isn't one; 0 is one.
-
-    Raises:
-        TypeError: not a whole number.
-        ConfigError: below 0.
-    """
-    if not is_whole(count):
-        raise TypeError(f"sequences should be of type int, got: {type(count).__name__}")
-    if count < 0:
-        raise ConfigError(f"sequences: expected 0 or more, got {count}")
-
-
-def check_particles(count: Any) -> None:
-    """Refuse a number of particles that isn't one, in torch.nn.LSTM's wording for sizes.
-
-    Raises:
-        TypeError: not a whole number.
-        ConfigError: below 1.
-    """
-    if not is_whole(count):
-        raise TypeError(f"num_particles should be of type int, got: {type(count).__name__}")
-    if count < 1:
-        raise ConfigError(f"num_particles: expected at least 1, got {count}")
 
 
 class ParticleParameters(Settled):

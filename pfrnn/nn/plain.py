@@ -18,8 +18,8 @@ from pfrnn.functional.arguments import check_flag, check_rnn_switches, check_sha
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
+from pfrnn.nn.arguments import check_cell, check_sequences
 from pfrnn.nn.inputs import check_run, check_units
-from pfrnn.nn.parameters import check_cell, check_sequences
 from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 

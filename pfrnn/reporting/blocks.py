@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import read_mapping
+from pfrnn.files import read_mapping
 from pfrnn.jobfolder import again, check_seal
 from pfrnn.plan import Plan
 from pfrnn.recorded import sizes_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import RecordError
-from pfrnn.files import sha256_file
-from pfrnn.recorded import read_object, read_part
+from pfrnn.files import read_mapping, sha256_file
+from pfrnn.recorded import read_part
 from pfrnn.reporting.evidence import read_evidence
 from pfrnn.reporting.licensing import not_allowed
 from pfrnn.reporting.outputs import DIGESTS
@@ -48,7 +48,7 @@ def check_report(folder: Path) -> list[str]:
 def _digests(path: Path) -> dict[str, Any]:
     """Read the figures' digests."""
     cure = "write the report first (`pfrnn report`), or take the committed file back"
-    found = read_object(path, cure)
+    found = read_mapping(path, cure)
     figures = found.get("figures")
     whole = isinstance(figures, dict) and all(
         isinstance(one, dict) and one.keys() >= {"numbers", "pdf", "png"}

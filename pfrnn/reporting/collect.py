@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.record import read_mapping, read_rows
-from pfrnn.files import canonical_json, write_json, write_text
+from pfrnn.evaluation.record import read_rows
+from pfrnn.files import canonical_json, read_mapping, write_json, write_text
 from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan, prepare_again
