@@ -41,32 +41,44 @@ def learning_curves(evidence: Evidence) -> list[Drawing]:
     return drawings
 
 
+def best_so_far(history: pd.DataFrame) -> pd.Series:
+    """Median over runs of the best score so far; a run that has ended keeps its last one.
+
+    Runs' curves are thinned, each to epochs of its own, so a median of what stands at one epoch
+    would be that of one or two runs, and late in training that of the survivors.
+
+    Args:
+        history: columns ``member``, ``epoch`` and ``val_score`` (smaller is better), one row each.
+
+    Returns:
+        by epoch, ascending.
+
+    >>> rows = [(0, 1, 9.0), (0, 3, 5.0), (1, 1, 7.0), (1, 2, 3.0), (1, 4, 8.0)]
+    >>> history = pd.DataFrame(rows, columns=["member", "epoch", "val_score"])
+    >>> best_so_far(history).to_dict()
+    {1: 8.0, 2: 6.0, 3: 4.0, 4: 4.0}
+    """
+    by_run = history.pivot(index="epoch", columns="member", values="val_score").sort_index()
+    return by_run.cummin().ffill().median(axis=1)
+
+
 def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) -> Drawing:
     figure, axes = new_figure(4.6, 3.0)
     ax = axes[0, 0]
     data = {}
     for variant, history in histories.items():
         drawn = history[["member", "epoch", "val_score"]].dropna()
-        data[variant] = drawn.to_numpy().tolist()
+        median = best_so_far(drawn)
+        data[variant] = {
+            "runs": drawn.to_numpy().tolist(),
+            "median_of_best": median.reset_index().to_numpy().tolist(),
+        }
+        style = {"color": colour(variant), "linestyle": dashes(variant)}
         for _, one in drawn.groupby("member", sort=True):
-            ax.plot(
-                one["epoch"],
-                one["val_score"],
-                color=colour(variant),
-                linestyle=dashes(variant),
-                linewidth=0.7,
-                alpha=0.45,
-            )
-        median = drawn.groupby("epoch", sort=True)["val_score"].median()
-        ax.plot(
-            median.index,
-            median,
-            color=colour(variant),
-            linestyle=dashes(variant),
-            label=label(variant),
-        )
+            ax.plot(one["epoch"], one["val_score"], linewidth=0.6, alpha=0.3, **style)
+        ax.plot(median.index, median, label=label(variant), **style)
     task = str(evidence.cards.get(dataset, {}).get("task", ""))
-    positive = all(point[2] > 0 for points in data.values() for point in points)
+    positive = all(point[2] > 0 for lines in data.values() for point in lines["runs"])
     if task == "localization" and positive:
         log_axis(ax)
     ax.set_xlabel("epoch")
@@ -77,9 +89,9 @@ def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) 
     return Drawing(
         f"learning-{dataset}",
         f"Learning curves, {dataset}",
-        f"Validation score of the final runs, smaller is better; thin: runs ({runs}), thick: their "
-        "median among those still training. Curves end where early stopping or the epoch limit "
-        "ended them.",
+        f"Validation score of the final runs, smaller is better; thin: runs ({runs}), which end "
+        "where early stopping or the epoch limit ended them; thick: the median over runs of the "
+        "best score so far, which a run keeps after its end.",
         f"Validation score over epochs on {dataset} for {', '.join(map(label, histories))}.",
         data,
         figure,

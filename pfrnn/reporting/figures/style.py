@@ -52,6 +52,9 @@ MARKERS = {
     "gru_ensemble": "X",
     "lstm_bnrelu": "p",
 }
+# Numbers between powers of ten on a logarithmic axis of less than a decade.
+FEW = (2.0, 3.0, 5.0)
+MANY = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 DASHES = {"lstm": "--", "gru": "-.", "pf_lstm": "-", "pf_gru": (0, (5, 1, 1, 1))}
 
 
@@ -144,7 +147,8 @@ def log_axis(axes: Any, which: str = "y") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     narrow = high < 12 * low
     if narrow:
-        axis.set_minor_locator(LogLocator(subs=(2.0, 3.0, 5.0)))
+        few = which == "x" or high > 8 * low  # numbers side by side need more room
+        axis.set_minor_locator(LogLocator(subs=FEW if few else MANY))
     axis.set_minor_formatter(
         FuncFormatter(lambda value, _: f"{value:g}") if narrow else NullFormatter()
     )
