@@ -22,6 +22,7 @@ from pfrnn.reporting.blocks import Jobs, names_of, predict, recorded_finals
 from pfrnn.reporting.collect import pictured
 from pfrnn.reporting.evidence import HISTORY
 from pfrnn.reporting.licensing import allowed, licensed
+from pfrnn.reporting.numbers import steady
 
 Row = dict[str, str]
 # Files that map a final's id to what is known of it, and how they are written.
@@ -163,13 +164,22 @@ def _merged_files(
 
 
 def _card_side(old: Side, new: Side, name: str, digest: str | None) -> Side | None:
-    """The side whose card of a data set is the rows'; where there are no rows, the new one."""
-    having = [side for side in (new, old) if name in side.read("cards.json")]
-    for side in having:
-        card = side.read("cards.json")[name]
-        if digest in (None, card["arrays_digest"], card["protocol_digest"]):
-            return side
-    return having[0] if having else None
+    """The side whose card of a data set is the rows'; where there are no rows, the new one.
+
+    Where both are and say the same, the record's stays: another machine rounds the last digits of
+    a card's numbers otherwise, and that is no change of the evidence.
+    """
+    pairs = [(side, side.read("cards.json").get(name)) for side in (new, old)]
+    having = [(side, card) for side, card in pairs if card is not None]
+    fitting = [
+        (side, card)
+        for side, card in having
+        if digest in (None, card["arrays_digest"], card["protocol_digest"])
+    ]
+    said = [steady(card) for _, card in fitting]
+    if len(said) == 2 and said[0] == said[1]:
+        return old
+    return next((side for side, _ in fitting or having), None)
 
 
 def _study(

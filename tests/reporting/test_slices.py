@@ -205,6 +205,22 @@ def test_recorded_rows_keep_their_card_beside_other_prepared_data(
     assert json.loads((out / "data" / "cards.json").read_text())["maze10"] == before
 
 
+def test_a_card_that_differs_in_last_digits_alone_is_no_news(plan: Plan, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish(tmp_path / "a", plan, first, out)
+    before = files(out)["data/cards.json"]
+    results, prepared = write_slice(tmp_path / "b", plan, first)
+    (path,) = prepared.glob("maze10-*/card.json")
+    card = json.loads(path.read_text())
+    path.write_text(json.dumps(card | {"target_mean": [5.0 + 4e-15, 5.0, 5.0, 5.0]}))
+    gather(results, prepared, study(plan), out, Slices(plan, out))
+    assert files(out)["data/cards.json"] == before
+    path.write_text(json.dumps(card | {"target_mean": [5.0 + 1e-6, 5.0, 5.0, 5.0]}))
+    gather(results, prepared, study(plan), out, Slices(plan, out))
+    after = json.loads(files(out)["data/cards.json"])["maze10"]
+    assert after["target_mean"][0] == 5.0 + 1e-6
+
+
 def test_a_set_is_missing_until_it_has_results_or_was_prepared(plan: Plan, tmp_path: Path) -> None:
     out = tmp_path / "out"
     results, prepared = write_slice(tmp_path / "a", plan, first)
