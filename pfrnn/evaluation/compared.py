@@ -1,7 +1,7 @@
 """Small files by which two commits are compared: ``dvc metrics diff`` and ``dvc plots diff``.
 
 ``metrics.json`` holds the mean test metric of every cell; ``curves/<data set>.csv`` how the finals
-came down on validation data. Both hold what is in the records and nothing else.
+came down on validation data. Both follow from the records and nothing else.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def cell_metrics(final: Path) -> dict[str, float]:
     # A localisation's tables show the last step's error under the card's short name.
     names = dict.fromkeys(row["metric"] for row in rows)
     chosen = metric if metric in names else next(iter(names))
-    values = [float(row["value"]) for row in rows if row["metric"] == chosen and row["value"]]
+    every = (float(row["value"]) for row in rows if row["metric"] == chosen and row["value"])
+    values = [value for value in every if math.isfinite(value)]
     if not values:
         return {}
     mean = math.fsum(values) / len(values)
@@ -63,13 +64,20 @@ def cell_metrics(final: Path) -> dict[str, float]:
 
 
 def _curve(model: str, final: Path) -> Iterable[tuple[str, int, float]]:
-    """Mean validation score by epoch over the repetitions that were still training."""
-    epochs: dict[int, list[float]] = {}
-    for row in read_rows(final, "history.csv", ("epoch", "val_score")):
+    """Mean over repetitions of the best validation score so far, by epoch.
+
+    A repetition that has ended keeps its best: a mean over those still training would move
+    whenever one stops, and end as the score of a single one.
+    """
+    scores: dict[int, dict[str, float]] = {}
+    for row in read_rows(final, "history.csv", ("member", "epoch", "val_score")):
         if row["val_score"]:
-            epochs.setdefault(int(row["epoch"]), []).append(float(row["val_score"]))
-    for epoch, values in sorted(epochs.items()):
-        yield model, epoch, math.fsum(values) / len(values)
+            scores.setdefault(int(row["epoch"]), {})[row["member"]] = float(row["val_score"])
+    best: dict[str, float] = {}
+    for epoch, values in sorted(scores.items()):
+        for member, value in values.items():
+            best[member] = min(value, best.get(member, math.inf))
+        yield model, epoch, math.fsum(best.values()) / len(best)
 
 
 def _name(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,13 +100,13 @@ def cells_agreeing(plan: Plan, rows: Sequence[Replayed]) -> tuple[int, int]:
 
 def summary(rows: Sequence[Replayed]) -> dict[str, Any]:
     """Summarise blocks: how many agree, the regrets, the share of the epochs."""
-    regrets = sorted(row.found.regret for row in rows)
+    regrets = [row.found.regret for row in rows]
     return {
         "blocks": len(rows),
         "winner_kept": sum(row.found.full == row.found.halved for row in rows),
-        "median_regret": regrets[len(regrets) // 2],
-        "largest_regret": regrets[-1],
-        # Blocks weigh by what they cost.
+        "median_regret": statistics.median(regrets),
+        "largest_regret": max(regrets),
+        # Blocks weigh by their members.
         "share_of_epochs": sum(row.found.share * row.members for row in rows)
         / sum(row.members for row in rows),
     }

@@ -17,12 +17,18 @@ from pfrnn.jobfolder import again, check_seal
 from pfrnn.maze.maps import load_maze
 from pfrnn.plan import Plan, prepare_again
 from pfrnn.reporting.blocks import finished_blocks, predict, recorded_finals
-from pfrnn.reporting.evidence import HISTORY, Study, empty_results, read_results
+from pfrnn.reporting.evidence import (
+    BEST_SO_FAR,
+    EPOCHS_KEPT,
+    HISTORY,
+    Study,
+    empty_results,
+    read_results,
+)
 from pfrnn.reporting.licensing import licensed
 from pfrnn.reporting.pictures import exact_belief, sequences
 from pfrnn.reporting.samples import belief_sample, series
 
-EPOCHS_KEPT = 32
 # The run record's entries that a reader of the report needs; versions are listed once.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
 # What a prepared card is known by.
@@ -138,12 +144,13 @@ def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
         if path.is_file():
             history = _table(results / final, "history.csv", ("member", "epoch"))
             history.insert(0, "final_id", final)
-            kept = [name for name in HISTORY if name in history.columns]
+            history[BEST_SO_FAR] = history.groupby("member", sort=True)["val_score"].cummin()
+            kept = [name for name in (*HISTORY, BEST_SO_FAR) if name in history.columns]
             parts.append(
                 history[kept].groupby("member", sort=True, group_keys=False)[kept].apply(_thin)
             )
     if not parts:
-        return pd.DataFrame(columns=list(HISTORY))
+        return pd.DataFrame(columns=[*HISTORY, BEST_SO_FAR])
     return pd.concat(parts, ignore_index=True).map(_short)
 
 

@@ -20,6 +20,7 @@ functions of it, so the same folder gives the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,12 @@ from pfrnn.errors import RecordError
 from pfrnn.recorded import evidence_cure, read_jobs, read_part, read_table
 from pfrnn.records import RESULT_COLUMNS
 
+# The columns that every histories.csv has, and what one may have besides: the best score up to the
+# epoch, of all epochs and not of those kept alone.
 HISTORY = ("final_id", "member", "epoch", "train_loss", "val_score", "ess")
+BEST_SO_FAR = "val_best"
+# Rows a run of histories.csv, at most.
+EPOCHS_KEPT = 32
 # Ends a commit in whose place an edited source ran, as in PFRNN_COMMIT.
 DIRTY = "-dirty"
 EXPLAINED_DIRTY = f"{DIRTY[1:]}: the source had changes that this commit doesn't hold"
@@ -151,6 +157,12 @@ def empty_results() -> pd.DataFrame:
     return frame.astype(dict.fromkeys(NUMERIC, float))
 
 
+def _read_histories(path: Path) -> pd.DataFrame:
+    read_table(path, HISTORY)  # refuses a damaged one
+    histories = pd.read_csv(path)
+    return histories if BEST_SO_FAR in histories else histories.assign(**{BEST_SO_FAR: math.nan})
+
+
 def read_evidence(folder: Path) -> Evidence:
     """Read an evidence folder.
 
@@ -167,14 +179,13 @@ def read_evidence(folder: Path) -> Evidence:
             f"{folder / 'results.csv'}: expected rows of tier {study.tier}, got "
             f"{', '.join(others)}; a verdict depends on the tier, so name the one that ran (--tier)"
         )
-    read_table(folder / "data" / "histories.csv", HISTORY)
     return Evidence(
         study,
         frame,
         read_part(folder, "cards.json"),
         read_part(folder, "runs.json"),
         read_part(folder, "choices.json"),
-        pd.read_csv(folder / "data" / "histories.csv"),
+        _read_histories(folder / "data" / "histories.csv"),
         read_part(folder, "series.json"),
         read_part(folder, "beliefs.json"),
         read_part(folder, "sequences.json"),

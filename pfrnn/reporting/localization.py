@@ -68,7 +68,7 @@ def localization_matrix(cells: list[Cell], lookup: Lookup, records: Records) -> 
     return Matrix(
         "localization",
         "Localisation",
-        "Test errors in map units squared (mean of x and y); success: last pose within 1 unit.",
+        "Test errors in map units squared (mean of x and y); success: last step's error below 1.",
         f"{tier_note(lookup.evidence.study.tier)} The paper prints localisation numbers for the "
         "particle, Bayesian and ensemble variants (table 4); those of LSTM and GRU stand in a bar "
         "chart only. The mean hangs on a few mirrored poses, so the median stands beside."

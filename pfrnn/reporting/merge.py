@@ -20,7 +20,7 @@ from pfrnn.recorded import read_jobs, read_part, read_table, what_to_do
 from pfrnn.records import RESULT_COLUMNS
 from pfrnn.reporting.blocks import Jobs, names_of, predict, recorded_finals
 from pfrnn.reporting.collect import pictured
-from pfrnn.reporting.evidence import HISTORY
+from pfrnn.reporting.evidence import BEST_SO_FAR, HISTORY
 from pfrnn.reporting.licensing import allowed, licensed
 from pfrnn.reporting.numbers import steady
 
@@ -81,7 +81,7 @@ def merge(
         else:
             write_json(out / "data" / name, value)
     histories.sort(key=lambda row: row["final_id"])
-    write_text(out / "data" / "histories.csv", _csv_text(HISTORY, histories))
+    write_text(out / "data" / "histories.csv", _csv_text((*HISTORY, BEST_SO_FAR), histories))
     return _said(old, new, kept, planned, drop)
 
 

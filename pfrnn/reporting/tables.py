@@ -174,8 +174,10 @@ def _latex_cell(cell: Cell | None) -> str:
     if cell.ours is None:
         return f"{_LATEX_SYMBOLS[cell.verdict.word]} {paper}"
     digits = decimals_for(cell.ours.mean, cell.number.printed)
-    half = cell.ours.interval
-    spread = f"$\\pm${(half.high - half.low) / 2:.{digits}f}" if half else ""
+    interval = cell.ours.interval
+    # Its upper half: the lower one may be cut at zero. An upper one cut at 100 is the longer below.
+    half = max(interval.high - cell.ours.mean, cell.ours.mean - interval.low) if interval else 0.0
+    spread = f"$\\pm${half:.{digits}f}" if interval else ""
     mean = f"{cell.ours.mean:.{digits}f}"
     return f"{mean}{spread} {paper} {_LATEX_SYMBOLS[cell.verdict.word]}"
 

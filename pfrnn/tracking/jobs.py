@@ -101,8 +101,11 @@ def read_job(folder: Path, results: Path, more: Mapping[str, str] | None = None)
     setting = {name: shared[name] for name in _JOB_SETTINGS if name in shared}
     histories = read_histories(folder)
     tests = _tests(folder)
+    # A test score is a repetition's: of one member, or of the ensemble that the members make up.
+    ensemble = shared.get("parameters.variant.kind") == "ensemble"
+    of_members = {} if ensemble else tests
     members = tuple(
-        _member(row, kind, tags, setting, histories.get(row["member"], []), tests)
+        _member(row, kind, tags, setting, histories.get(row["member"], []), of_members, ensemble)
         for row in read_rows(folder, "members.csv", ("member",))
     )
     scores = [score for member in members if (score := member.metrics.get("val_score")) is not None]
@@ -112,7 +115,8 @@ def read_job(folder: Path, results: Path, more: Mapping[str, str] | None = None)
         digest=record_digest(folder),
         parameters=shared,
         tags=tags,
-        metrics={"best_val_score": min(scores)} if scores else {},
+        metrics=({"best_val_score": min(scores)} if scores else {})
+        | (_mean_of(tests) if ensemble else {}),
         members=members,
         finished_ms=int((folder / "run.json").stat().st_mtime * 1000),
         seconds=_numbers(shared).get("wall_seconds", 0.0),
@@ -149,8 +153,12 @@ def _member(
     shared: Mapping[str, str],
     history: list[dict[str, str]],
     tests: Mapping[str, Mapping[str, float]],
+    ensemble: bool,
 ) -> Member:
-    name = f"repetition {row['repetition']}" if kind == "final" else f"member {row['member']}"
+    name = f"member {row['member']}"
+    if kind == "final":
+        repetition = f"repetition {row['repetition']}"
+        name = f"{repetition}, {name}" if ensemble else repetition
     settings = {**shared, **{key: row[key] for key in _MEMBER_SETTINGS if row.get(key)}}
     left = {
         key: value
@@ -163,6 +171,15 @@ def _member(
         metrics |= tests.get(row["repetition"], {})
     member_tags = {**tags, "status": row.get("status", "")}
     return Member(name, settings, member_tags, metrics, curves(history, best))
+
+
+def _mean_of(tests: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Mean test value of each metric over repetitions."""
+    found: dict[str, list[float]] = {}
+    for one in tests.values():
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
 
 def curves(history: list[dict[str, str]], best: int | None) -> dict[str, Curve]:

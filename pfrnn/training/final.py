@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from pfrnn.training.selected import selected_member_metrics, selected_states
 from pfrnn.training.state import stacked_best
 from pfrnn.training.writers import write_table
 from pfrnn.variants import variant
+
+# Value of a repetition that diverged, in test.csv and results.csv.
+NO_VALUE = "nan"
 
 
 def run_final(plan: Plan, final_id: str, places: Places, device: str | None = None) -> None:
@@ -78,6 +82,10 @@ def test_members(
     The metric of a stochastic model is averaged over passes with different noise; its predictions
     never are, which would be another model, a hidden ensemble. The search's chosen member is
     tested beside them, in a column of its own; an ensemble has none.
+
+    A member that had no finite validation score has learned nothing: its best state is the one
+    that it began with. It is left out of its ensemble, and a repetition of such members alone has
+    no value (``nan``).
     """
     config = plan.config.for_dataset(job.dataset)
     card = trained.prepared.card
@@ -91,8 +99,14 @@ def test_members(
         passes.append(evaluate(trained.path, population, job.members, device_split, axes, True))
     # A repetition is one member, or the members of one ensemble.
     groups = repetition_groups(job.members)
+    learned = {repetition: _learned(trained, stacked) for repetition, stacked in groups.items()}
     predictions = [
-        np.stack([combine(one.prediction[stacked], card.task) for stacked in groups.values()])
+        np.stack(
+            [
+                combine(one.prediction[learned[repetition] or stacked], card.task)
+                for repetition, stacked in groups.items()
+            ]
+        )
         for one in passes
     ]
     beside: dict[str, float] = {}
@@ -104,7 +118,8 @@ def test_members(
         tables = [contributions(card, one[number], split.y, split.mask) for one in predictions]
         seed = derive_seed(config.seed, job.dataset, "sampling", repetition)
         first = job.members[stacked[0]]
-        rows += metric_rows(tables, config.evaluation.bootstrap, seed, first, clusters, beside)
+        made = metric_rows(tables, config.evaluation.bootstrap, seed, first, clusters, beside)
+        rows += made if learned[repetition] else [without_value(row) for row in made]
     folder = places.results / job.id
     write_table(folder / "test.csv", TEST_COLUMNS, rows)
     write_predictions(folder / "predictions.npz", card, split, predictions[0], list(groups))
@@ -120,6 +135,16 @@ def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:
     return groups
 
 
+def _learned(trained: Trained, stacked: Sequence[int]) -> list[int]:
+    """Those of some members that had a finite validation score at least once."""
+    return [place for place in stacked if trained.state.progress[place].best_epoch > 0]
+
+
+def without_value(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A repetition's row of test.csv when nothing was learned: no value, and no errors of it."""
+    return {**row, "value": NO_VALUE, "passes_sd": math.nan, "sampling_error": math.nan}
+
+
 def metric_rows(
     tables: list[Contributions],
     bootstrap: int,
@@ -128,18 +153,20 @@ def metric_rows(
     clusters: npt.NDArray[np.int64] | None = None,
     selected: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row a metric for one repetition, from its passes."""
+    """One row a metric for one repetition, from its passes; no finite value is ``nan``."""
     each = [metrics(table) for table in tables]
     errors = sampling_errors(average(tables), bootstrap, seed, clusters)
     rows = []
     for name in each[0]:
         values = np.array([one[name] for one in each])
+        mean = float(values.mean())
         rows.append(
             {
                 "repetition": member.repetition,
                 "seed": member.seed,
                 "metric": name,
-                "value": float(values.mean()),
+                # Spelled out: an empty field is a damaged one.
+                "value": mean if math.isfinite(mean) else NO_VALUE,
                 "passes": len(values),
                 "passes_sd": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
                 "sampling_error": errors[name],

@@ -3,16 +3,19 @@
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import simulated
 
+from pfrnn.evaluation.statistics import Interval
 from pfrnn.reporting.cells import Lookup
 from pfrnn.reporting.collect import collect
 from pfrnn.reporting.evidence import read_evidence
 from pfrnn.reporting.outputs import write_tables
 from pfrnn.reporting.summary_table import all_cells
-from pfrnn.reporting.tables import escape
+from pfrnn.reporting.tables import _latex_cell, escape
 
 HEAD = r"""\documentclass{article}
 \usepackage{booktabs}
@@ -56,3 +59,15 @@ def test_tables_compile(folder: Path) -> None:
     command = [latex, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_an_interval_that_is_cut_at_zero_keeps_its_half_width() -> None:
+    """Three values with mean 0.237 and half width 0.782: the lower end is cut, not the width."""
+    ours = SimpleNamespace(mean=0.237, interval=Interval(0.0, 1.019, 0.95, 3, "t"))
+    printed = SimpleNamespace(text="0.10")
+    cell: Any = SimpleNamespace(
+        ours=ours,
+        number=SimpleNamespace(printed=printed),
+        verdict=SimpleNamespace(word="too noisy to say"),
+    )
+    assert "0.237$\\pm$0.782 (0.10)" in _latex_cell(cell)

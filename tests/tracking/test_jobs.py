@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_a_final_has_test_values_by_repetition(tmp_path: Path) -> None:
     assert [member.name for member in job.members] == ["repetition 0", "repetition 1"]
     assert job.members[1].metrics["test/rmse"] == 3.5
     assert job.tags["variant"] == "pf_lstm"
+
+
+def test_an_ensembles_test_score_is_not_its_members(tmp_path: Path) -> None:
+    results = tmp_path / "results" / "quick"
+    folder = write_final(results, repetitions=2)
+    run = json.loads((folder / "run.json").read_text())
+    run["parameters"]["variant"] = {"kind": "ensemble"}
+    (folder / "run.json").write_text(json.dumps(run))
+    table = folder / "members.csv"
+    lines = table.read_text().splitlines()
+    more = [line.replace("0,", "2,", 1) for line in lines[1:2]]  # repetition 0 has two members
+    table.write_text("\n".join([*lines, *more, ""]))
+    job = read_job(folder, results)
+    names = ["repetition 0, member 0", "repetition 1, member 1", "repetition 0, member 2"]
+    assert [member.name for member in job.members] == names
+    assert not any("test/rmse" in member.metrics for member in job.members)
+    assert job.metrics["test/rmse"] == 3.25
 
 
 def test_a_diverged_members_numbers_are_left_out(tmp_path: Path) -> None:

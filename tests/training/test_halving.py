@@ -10,8 +10,8 @@ import pytest
 
 from pfrnn.cli import main
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.halving import dropped, replay, rungs
-from pfrnn.evaluation.halving_report import read_history
+from pfrnn.evaluation.halving import Replay, dropped, replay, rungs
+from pfrnn.evaluation.halving_report import Replayed, read_history, summary
 from pfrnn.evaluation.selection import read_candidates
 from pfrnn.jobfolder import break_seal
 from pfrnn.training.block import train_block
@@ -50,6 +50,15 @@ def test_replay_finds_a_late_bloomer_that_halving_misses():
     assert found.share == (8 + 1) / 16
     agreed = replay(history({0: early, 1: [7.0] * 8}), 8)
     assert (agreed.full, agreed.halved, agreed.regret) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(("regrets", "median"), [((0.0, 1.0), 0.5), ((3.0, 0.0, 1.0), 1.0)])
+def test_the_median_regret_of_an_even_number_lies_between(regrets, median):
+    rows = [
+        Replayed("air", f"block{i}", 2, Replay(0, 0, 1.0, regret, 0.5))
+        for i, regret in enumerate(regrets)
+    ]
+    assert summary(rows)["median_regret"] == median
 
 
 def test_a_block_with_halving_trains_as_the_replay_of_the_full_block_says(tmp_path):

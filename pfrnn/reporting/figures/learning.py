@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from pfrnn.reporting.evidence import Evidence
+from pfrnn.reporting.evidence import BEST_SO_FAR, EPOCHS_KEPT, Evidence
 from pfrnn.reporting.figures.style import (
     Drawing,
     colour,
@@ -41,14 +41,16 @@ def learning_curves(evidence: Evidence) -> list[Drawing]:
     return drawings
 
 
-def best_so_far(history: pd.DataFrame) -> pd.Series:
+def best_so_far(history: pd.DataFrame, column: str = "val_score") -> pd.Series:
     """Median over runs of the best score so far; a run that has ended keeps its last one.
 
     Runs' curves are thinned, each to epochs of its own, so a median of what stands at one epoch
     would be that of one or two runs, and late in training that of the survivors.
 
     Args:
-        history: columns ``member``, ``epoch`` and ``val_score`` (smaller is better), one row each.
+        history: columns ``member``, ``epoch`` and a score (smaller is better), one row each.
+        column: the score's. Of ``val_score`` it is the best of the epochs that were kept, of
+            ``val_best`` that of all epochs.
 
     Returns:
         by epoch, ascending.
@@ -58,7 +60,7 @@ def best_so_far(history: pd.DataFrame) -> pd.Series:
     >>> best_so_far(history).to_dict()
     {1: 8.0, 2: 6.0, 3: 4.0, 4: 4.0}
     """
-    by_run = history.pivot(index="epoch", columns="member", values="val_score").sort_index()
+    by_run = history.pivot(index="epoch", columns="member", values=column).sort_index()
     return by_run.cummin().ffill().median(axis=1)
 
 
@@ -66,11 +68,13 @@ def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) 
     figure, axes = new_figure(4.6, 3.0)
     ax = axes[0, 0]
     data = {}
-    for variant, history in histories.items():
-        drawn = history[["member", "epoch", "val_score"]].dropna()
-        median = best_so_far(drawn)
+    shown = {name: one.dropna(subset="val_score") for name, one in histories.items()}
+    # For all or for none: the best of the kept epochs is worse than that of all.
+    whole = all(one[BEST_SO_FAR].notna().all() for one in shown.values())
+    for variant, drawn in shown.items():
+        median = best_so_far(drawn, BEST_SO_FAR if whole else "val_score")
         data[variant] = {
-            "runs": drawn.to_numpy().tolist(),
+            "runs": drawn[["member", "epoch", "val_score"]].to_numpy().tolist(),
             "median_of_best": median.reset_index().to_numpy().tolist(),
         }
         style = {"color": colour(variant), "linestyle": dashes(variant)}
@@ -89,9 +93,11 @@ def _draw(evidence: Evidence, dataset: str, histories: dict[str, pd.DataFrame]) 
     return Drawing(
         f"learning-{dataset}",
         f"Learning curves, {dataset}",
-        f"Validation score of the final runs, smaller is better; thin: runs ({runs}), which end "
-        "where early stopping or the epoch limit ended them; thick: the median over runs of the "
-        "best score so far, which a run keeps after its end.",
+        f"Validation score of the final runs, smaller is better; thin: runs ({runs}), at most "
+        f"{EPOCHS_KEPT} epochs of each, which end where early stopping or the epoch limit ended "
+        "them; thick: the median over runs of the best score so far, which a run keeps after its "
+        "end"
+        f"{'' if whole else ' (of the epochs that were kept, so the best of all lies lower)'}.",
         f"Validation score over epochs on {dataset} for {', '.join(map(label, histories))}.",
         data,
         figure,

@@ -80,9 +80,10 @@ def _draw(evidence: Evidence, dataset: str, lines: dict[str, Any], kind: str) ->
         ax.set_ylim(0, 1.02)
         ax.set_ylabel("ESS / K")
         caption = (
-            "Effective sample size 1 / sum(w²) as a share of the particles, after resampling and "
-            "weighing, mean over the recorded trajectories. 1: all particles count alike; "
-            "near 1 / K: one particle carries all weight."
+            "Effective sample size 1 / sum(w²) as a share of the particles, of the weights that a "
+            "step ends with, mean over the recorded trajectories. 1: all particles count alike. "
+            "Soft resampling evens weights out: with alpha = 0.5 a step that gave one particle "
+            "all weight ends at about one half; without resampling it ends near 1 / K."
         )
         title, alt = f"Effective sample size over time, {dataset}", f"ESS by step for {names}."
     name = f"{'error' if kind == 'error' else 'ess'}-over-time-{dataset}"
