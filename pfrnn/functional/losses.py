@@ -72,7 +72,8 @@ def prediction_loss(
 
     Args:
         prediction: (T, ..., N, D) values, or (T, ..., N, C) logits.
-        target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
+        target: (T, ..., N, D) values, or (T, ..., N) int64 classes. Where the mask is False it may
+            be anything, NaN or -100 too.
         kind: ``regression`` or ``classification``.
         mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         coordinates: how squared errors of one target's D coordinates are reduced.
@@ -89,7 +90,7 @@ def prediction_loss(
         TypeError: a mask that isn't of bool.
         ConfigError: an unknown kind or reduction, or weights that the kind has no use for.
         ValueError: a target, mask or weights that don't fit the prediction; classes that aren't
-            whole numbers.
+            whole numbers, or (noticed on the CPU in eager mode) outside [0, C).
 
     Example:
         >>> error = torch.zeros(3, 2, 1)
@@ -99,12 +100,13 @@ def prediction_loss(
     _check_reduction("coordinates", coordinates)
     if kind == "classification" and coordinate_weights is not None:
         raise ConfigError("coordinate_weights: expected None with classification; leave them out")
+    known = _counted(mask, prediction.shape[:-1])
     if kind == "classification":
         _check_shape("target", target, prediction.shape[:-1])
-        steps = _cross_entropy(prediction, target)
+        steps = _cross_entropy(prediction, _known(target, known))
     elif kind == "regression":
         _check_shape("target", target, prediction.shape)
-        squared = (lift(prediction) - target).square()
+        squared = (lift(prediction) - _known(target, known)).square()
         if coordinate_weights is not None:
             _check_shape("coordinate_weights", coordinate_weights, prediction.shape[-1:])
             squared = squared * coordinate_weights
@@ -113,7 +115,7 @@ def prediction_loss(
         raise _unknown_kind(kind)
     if time_weights is not None:
         steps = steps * _over_time(time_weights, steps)
-    return reduce_loss(steps, mask, time, batch)
+    return reduce_loss(steps, known, time, batch)
 
 
 def elbo_loss(
@@ -135,7 +137,8 @@ def elbo_loss(
 
     Args:
         particle_predictions: (T, ..., N, K, D) values, or (T, ..., N, K, C) logits.
-        target: (T, ..., N, D) values, or (T, ..., N) int64 classes.
+        target: (T, ..., N, D) values, or (T, ..., N) int64 classes. Where the mask is False it may
+            be anything, NaN or -100 too.
         kind: ``regression`` or ``classification``.
         mask: (T, ..., N) bool, steps that have an output, or :class:`Outputs`; None means all.
         form: ``joint`` as above, or ``per_coordinate`` (the release, regression only):
@@ -156,7 +159,7 @@ def elbo_loss(
         TypeError: a mask that isn't of bool.
         ConfigError: an unknown kind, form or reduction, or one that the others have no use for.
         ValueError: a target, mask or weights that don't fit the predictions; classes that aren't
-            whole numbers.
+            whole numbers, or (noticed on the CPU in eager mode) outside [0, C).
     """
     check_choice("form", form, ("joint", "per_coordinate"))
     if form == "joint" and coordinate_weights is not None:
@@ -165,23 +168,24 @@ def elbo_loss(
         raise ConfigError("form: expected joint with classification, got 'per_coordinate'")
     count = particle_predictions.shape[-2]
     outputs = particle_predictions.shape[:-2]
+    known = _counted(mask, outputs)
     if kind == "classification":
         _check_shape("target", target, outputs)
-        classes = target.unsqueeze(-1).expand(particle_predictions.shape[:-1])
+        classes = _known(target, known).unsqueeze(-1).expand(particle_predictions.shape[:-1])
         log_p = -_cross_entropy(particle_predictions, classes)
     elif kind == "regression":
         _check_shape("target", target, (*outputs, particle_predictions.shape[-1]))
-        error = lift(particle_predictions) - target.unsqueeze(-2)
+        error = lift(particle_predictions) - _known(target, known).unsqueeze(-2)
         if form == "per_coordinate":
             steps = _per_coordinate(error, coordinate_weights, time_weights)
-            return reduce_loss(steps, mask, time, batch)
+            return reduce_loss(steps, known, time, batch)
         log_p = -safe_norm(error)
     else:
         raise _unknown_kind(kind)
     steps = math.log(count) - torch.logsumexp(log_p, dim=-1)
     if time_weights is not None:
         steps = steps * _over_time(time_weights, steps)
-    return reduce_loss(steps, mask, time, batch)
+    return reduce_loss(steps, known, time, batch)
 
 
 def combined_loss(
@@ -264,8 +268,10 @@ def reduce_loss(
 ) -> Tensor:
     """Reduce (T, ..., N) over time and sequences, never over leading axes.
 
-    Masked steps are selected away, not multiplied by 0, so that NaN in padding can't spread.
-    Sequences without any output don't count in a batch mean.
+    Masked steps are selected away, not multiplied by 0, so that NaN in padding can't spread to the
+    loss. (To its gradient it can, through whatever made the NaN: the losses above put masked
+    targets aside before their arithmetic.) Sequences without any output don't count in a batch
+    mean.
 
     Args:
         steps: (T, ..., N), a loss of each step.
@@ -283,9 +289,8 @@ def reduce_loss(
     """
     _check_reduction("time", time)
     _check_reduction("batch", batch)
-    known = mask if mask is None or isinstance(mask, Outputs) else count_outputs(mask)
+    known = _counted(mask, steps.shape)
     if known is not None:
-        _check_shape("mask", known.mask, steps.shape)
         steps = torch.where(known.mask, steps, 0.0)
     if time == "mean":
         # Before the sum, so that there is only one.
@@ -294,6 +299,21 @@ def reduce_loss(
     if batch == "sum":
         return total
     return total / (steps.shape[-1] if known is None else known.sequences)
+
+
+def _counted(mask: Tensor | Outputs | None, steps: Sequence[int]) -> Outputs | None:
+    known = mask if mask is None or isinstance(mask, Outputs) else count_outputs(mask)
+    if known is not None:
+        _check_shape("mask", known.mask, steps)
+    return known
+
+
+def _known(target: Tensor, known: Outputs | None) -> Tensor:
+    """The target with 0 where it doesn't count: 0 times the gradient of a NaN would be NaN."""
+    if known is None:
+        return target
+    mask = known.mask if target.dim() == known.mask.dim() else known.mask.unsqueeze(-1)
+    return torch.where(mask, target, 0)
 
 
 def _per_coordinate(
@@ -316,7 +336,23 @@ def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
             f"target: expected classes of type torch.int64 or torch.int32, got {classes.dtype}"
         )
     logs = F.log_softmax(lift(logits), dim=-1)
-    return -logs.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
+    return -_picked(logs, classes.unsqueeze(-1)).squeeze(-1)
+
+
+def _picked(logs: Tensor, classes: Tensor) -> Tensor:
+    """Entries of the last axis. Values aren't looked at before: that would wait for a GPU."""
+    if torch.compiler.is_compiling():
+        return logs.gather(-1, classes)
+    try:
+        return logs.gather(-1, classes)
+    except RuntimeError as error:
+        if "out of bounds" not in str(error):
+            raise
+        low, high = (int(edge) for edge in torch.aminmax(classes))
+        raise ValueError(
+            f"target: expected classes in [0, {logs.shape[-1]}), got classes from {low} to {high}; "
+            "leave out steps without one by the mask"
+        ) from error
 
 
 def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:

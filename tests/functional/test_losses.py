@@ -255,3 +255,45 @@ def test_weights_that_change_compile_in_one_graph(dynamic):
 def test_a_weight_that_is_not_finite_is_refused(value):
     with pytest.raises(ConfigError, match="beta: expected a finite number"):
         combined_loss(torch.tensor(1.0), torch.tensor(1.0), 1.0, value)
+
+
+@pytest.mark.parametrize("form", ["joint", "per_coordinate"])
+@pytest.mark.parametrize("given", [math.nan, math.inf])
+def test_a_masked_target_moves_neither_loss_nor_gradient(data, form, given):
+    """0 times the gradient of a NaN is NaN: the usual idiom is y[missing] = nan."""
+    mask = data["mask"]
+
+    def run(missing):
+        target = torch.where(mask.unsqueeze(-1), data["target"], missing)
+        at = {name: data[name].clone().requires_grad_(True) for name in ("prediction", "particles")}
+        loss = prediction_loss(at["prediction"], target, "regression", mask=mask)
+        loss = loss + elbo_loss(at["particles"], target, "regression", mask=mask, form=form)
+        loss.sum().backward()
+        return loss.detach(), at["prediction"].grad, at["particles"].grad
+
+    for found, expected in zip(run(given), run(0.0), strict=True):
+        assert torch.isfinite(found).all()
+        assert torch.equal(found, expected)
+
+
+def test_masked_classes_may_be_anything(data):
+    mask = data["mask"]
+    classes = torch.where(mask, data["classes"], -100)
+    logits = data["logits"].clone().requires_grad_(True)
+    got = prediction_loss(logits, classes, "classification", mask=mask)
+    expected = prediction_loss(data["logits"], data["classes"], "classification", mask=mask)
+    assert torch.equal(got, expected)
+    got.sum().backward()
+    assert torch.isfinite(logits.grad).all()
+    got = elbo_loss(data["particle_logits"], classes, "classification", mask=mask)
+    expected = elbo_loss(data["particle_logits"], data["classes"], "classification", mask=mask)
+    assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("wrong", [-100, 99])
+def test_a_class_that_is_none_is_refused(data, wrong):
+    classes = data["classes"].clone()
+    classes.view(-1)[0] = wrong
+    for loss, logits in ((prediction_loss, "logits"), (elbo_loss, "particle_logits")):
+        with pytest.raises(ValueError, match=r"target: expected classes in \[0, .* by the mask"):
+            loss(data[logits], classes, "classification")
