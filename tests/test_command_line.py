@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from pfrnn.cli import build_parser, main
+from pfrnn.errors import RecordError
 from pfrnn.records import RESULT_COLUMNS
+from pfrnn.reporting.readme import write_readme
 
 ROOT = Path(__file__).parents[1]
 
@@ -150,3 +152,23 @@ def test_a_report_needs_a_folder_that_can_be_made(tmp_path, capsys) -> None:
 def test_check_needs_the_readme_that_it_is_told(tmp_path, capsys) -> None:
     assert main(["check", "--reports", str(tmp_path), "--readme", str(tmp_path / "R.md")]) == 2
     assert "R.md: no such file" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_a_prepared_folder_is_refused(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "arrays").write_text("mine")
+    assert main(["prepare", "maze10", "--tier", "smoke", "--out", str(tmp_path / "arrays")]) == 2
+    assert "arrays: expected a folder, got a file; name another" in capsys.readouterr().err
+    assert (tmp_path / "arrays").read_text() == "mine"
+
+
+def test_the_readme_that_a_report_shall_write_must_be_there(tmp_path) -> None:
+    with pytest.raises(RecordError, match=r"--readme .*none\.md: no such file; name one"):
+        write_readme(tmp_path / "none.md", tmp_path)
+
+
+@pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "soon"])
+def test_an_import_that_goes_on_needs_a_time_above_zero(seconds, capsys) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["mlflow-import", f"--watch={seconds}"])
+    assert f"expected seconds above 0, got '{seconds}'" in capsys.readouterr().err

@@ -28,7 +28,8 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="SET=REASON",
-        help="a data set that can't be had: its finals are not expected",
+        help="a data set that can't be had: its finals are not expected, and left out where some "
+        "are here",
     )
     parser.add_argument(
         "--recorded",
@@ -68,6 +69,9 @@ def run(parsed: argparse.Namespace) -> int:
         print(f"absent: {final_id}", file=sys.stderr)
     for line in left_out(done.outside):
         print(line, file=sys.stderr)
+    for name in missing:
+        if count := len(list(places.results.glob(f"final/{name}/*/run.json"))):
+            print(f"left out: {count} finished finals of {name} (--missing)", file=sys.stderr)
     print(f"{places.results / 'results.csv'}: {done.rows} rows from {done.finals} finals")
     return 1 if parsed.strict and absent else 0
 

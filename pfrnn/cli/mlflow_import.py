@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -38,13 +39,24 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--watch",
-        type=float,
+        type=_seconds,
         nargs="?",
         const=30.0,
         metavar="SECONDS",
         help="go on until interrupted, also with jobs in training (default: every 30 s)",
     )
     parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    """A time above 0 and finite; argparse names the option."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text!r}")
+    return seconds
 
 
 def run(parsed: argparse.Namespace) -> int:

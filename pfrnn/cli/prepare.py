@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pfrnn.errors import ConfigError
+
 if TYPE_CHECKING:
     from pfrnn.data.base import Protocol
 
@@ -38,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.params, arguments.tier)
     values = protocol(arguments.name, config.datasets.get(arguments.name, {}))
     out = arguments.out or _planned_folder(arguments.name, values, config.seed)
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: expected a folder, got a file; name another")
     card = prepare(arguments.name, values, config.seed, arguments.raw_dir, out)
     counts = ", ".join(f"{split} {count}" for split, count in card.sequences.items())
     print(f"{card.name}: {card.state}; sequences: {counts}; steps {card.max_length}")

@@ -28,8 +28,11 @@ def run(folder, monkeypatch):
     return names
 
 
-def test_on_the_simulated_series(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("mirror", [None, "https://example.org/data"])
+def test_on_the_simulated_series(tmp_path, monkeypatch, capsys, mirror):
     monkeypatch.delenv("PFRNN_DATA_MIRROR", raising=False)
+    if mirror:  # a mirror may be an address; what is read here is a file
+        monkeypatch.setenv("PFRNN_DATA_MIRROR", mirror)
     names = run(tmp_path, monkeypatch)
     assert len(names["series"]) == 20_000
     assert "PFLSTM       RMSE" in capsys.readouterr().out

@@ -281,6 +281,15 @@ def test_finished_finals_outside_the_plan_are_named(done, tmp_path, capsys):
     assert f"1 are here that the plan doesn't hold, {other} for one" in capsys.readouterr().err
 
 
+def test_finished_finals_of_a_missing_set_are_named(done, tmp_path, capsys):
+    run, whole, *_ = done
+    results = tmp_path / "results"
+    shutil.copytree(whole, results)
+    capsys.readouterr()
+    assert run(results, "aggregate", "--missing", "maze10=no such file") == 0
+    assert "left out: 1 finished finals of maze10 (--missing)" in capsys.readouterr().err
+
+
 def test_unknown_id_is_a_usage_error_that_names_the_nearest(line, capsys):
     run, _ = line
     assert run("train", "search/maze10/pf_gru/h5-k4-b16-0000000000") == 2
