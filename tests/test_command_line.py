@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from pfrnn.cli import build_parser, main
-from pfrnn.errors import RecordError
 from pfrnn.records import RESULT_COLUMNS
-from pfrnn.reporting.readme import write_readme
 
 ROOT = Path(__file__).parents[1]
 
@@ -162,9 +160,12 @@ def test_a_file_in_place_of_a_prepared_folder_is_refused(tmp_path, capsys, monke
     assert (tmp_path / "arrays").read_text() == "mine"
 
 
-def test_the_readme_that_a_report_shall_write_must_be_there(tmp_path) -> None:
-    with pytest.raises(RecordError, match=r"--readme .*none\.md: no such file; name one"):
-        write_readme(tmp_path / "none.md", tmp_path)
+def test_the_readme_that_a_report_shall_write_must_be_there(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    arguments = ["--tier", "quick", "--out", str(tmp_path / "out")]
+    assert main(["report", *arguments, "--readme", str(tmp_path / "none.md")]) == 2
+    assert "none.md: no such file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "soon"])

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from pfrnn.config import TIERS
+from pfrnn.errors import ConfigError
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]+)?")
 
@@ -33,3 +34,13 @@ def device_name(text: str) -> str:
     if not _DEVICE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"expected auto, cpu, cuda or cuda:NUMBER, got {text!r}")
     return text
+
+
+def check_readme(readme: Path | None) -> None:
+    """Refuse a README that isn't there before anything is read or written.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    if readme and not readme.is_file():
+        raise ConfigError(f"--readme {readme}: no such file")

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pfrnn.errors import ConfigError
-
 
 def add_parser(commands: Any) -> None:
     """Add the subcommand."""
@@ -28,11 +26,11 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check; print what differs."""
+    from pfrnn.cli._options import check_readme
     from pfrnn.reporting.check import check_report
     from pfrnn.reporting.readme import readme_difference
 
-    if arguments.readme and not arguments.readme.is_file():
-        raise ConfigError(f"--readme {arguments.readme}: no such file")
+    check_readme(arguments.readme)
     differences = [f"{arguments.reports}/{one}" for one in check_report(arguments.reports)]
     if arguments.readme:
         differences += filter(None, [readme_difference(arguments.readme, arguments.reports)])

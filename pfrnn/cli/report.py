@@ -61,6 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print where it is."""
+    from pfrnn.cli._options import check_readme
     from pfrnn.reporting.readme import write_readme
     from pfrnn.reporting.report import write_report
 
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"--results {results}: no such folder; name a tier's results or leave it out"
         )
+    check_readme(arguments.readme)
     made_folder(out)
     published = out.resolve() != (results / "report").resolve()
     if not arguments.missing and published:
