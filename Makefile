@@ -61,7 +61,7 @@ test-slurm: $(READY)
 	PFRNN_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
 
 test-tracking: $(READY)
-	PFRNN_TEST_SERVERS=1 $(BIN)/python -m pytest tests/tracking/test_servers.py
+	PFRNN_TEST_SERVERS=1 $(BIN)/python -m pytest tests/study/track/test_servers.py
 
 test-chaos: $(READY)
 	PFRNN_TEST_CHAOS=1 $(BIN)/python -m pytest tests/chaos -s
@@ -87,7 +87,7 @@ ui: $(READY)
 	$(BIN)/mlflow ui --backend-store-uri "$(STORE)" --port $(PORT) --workers 1
 
 schema: $(READY)
-	$(BIN)/python -m pfrnn.schema workflow/schemas/params.schema.json
+	$(BIN)/python -m pfrnn.study.schema workflow/schemas/params.schema.json
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

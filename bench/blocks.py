@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pfrnn.config import merge
-from pfrnn.data.prepare import prepare
-from pfrnn.data.store import load_prepared
 from pfrnn.errors import ConfigError
-from pfrnn.plan import Block, Plan, load_plan
-from pfrnn.training.batches import to_device
-from pfrnn.training.choose import choose_path
-from pfrnn.training.contract import ComputePath
-from pfrnn.training.members import Member, final_members, search_members
-from pfrnn.training.problem import Problem
-from pfrnn.training.spec import network_spec
-from pfrnn.variants import variant
+from pfrnn.study.config import merge
+from pfrnn.study.data.prepare import prepare
+from pfrnn.study.data.store import load_prepared
+from pfrnn.study.plan import Block, Plan, load_plan
+from pfrnn.study.train.batches import to_device
+from pfrnn.study.train.choose import choose_path
+from pfrnn.study.train.contract import ComputePath
+from pfrnn.study.train.members import Member, final_members, search_members
+from pfrnn.study.train.problem import Problem
+from pfrnn.study.train.spec import network_spec
+from pfrnn.study.variants import variant
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import triton
 from triton import knobs
 
-from pfrnn.files import write_json
 from pfrnn.kernels.plan import PRECISIONS, Tuning, tuning_for
+from pfrnn.study.files import write_json
 from tests.kernels.compiled_only import compile_only, step, zeroed
 from tests.kernels.machine_code import INSTRUCTION, disassembled, lost_zeros
 

@@ -31,9 +31,9 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import Ask, environment, machine, open_block, sizes_of
-from pfrnn.files import write_json
-from pfrnn.provenance import commit
-from pfrnn.training.trainer import BlockTrainer
+from pfrnn.study.files import write_json
+from pfrnn.study.provenance import commit
+from pfrnn.study.train.trainer import BlockTrainer
 
 # Ways to compute: values of PFRNN_KERNELS and PFRNN_GRAPHS.
 WAYS = {

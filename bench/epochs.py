@@ -30,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import Ask, Opened, environment, machine, open_block, sizes_of, wait
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
-from pfrnn.files import write_json
-from pfrnn.training.batches import epoch_batches
-from pfrnn.training.device import peak_memory
-from pfrnn.training.members import hyper
-from pfrnn.training.population import new_population
-from pfrnn.training.trainer import BlockTrainer
+from pfrnn.study.files import write_json
+from pfrnn.study.train.batches import epoch_batches
+from pfrnn.study.train.device import peak_memory
+from pfrnn.study.train.members import hyper
+from pfrnn.study.train.population import new_population
+from pfrnn.study.train.trainer import BlockTrainer
 
 # Ways to compute a block: values of PFRNN_KERNELS and PFRNN_GRAPHS.
 WAYS = {"captured": ("auto", "1"), "launched": ("auto", "0"), "plain kernels": ("plain", "1")}

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
-from pfrnn.files import write_json
 from pfrnn.nn import PFGRU, PFLSTM
+from pfrnn.study.files import write_json
 
 
 class Size(NamedTuple):

@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfrnn.data.registry import dataset
-from pfrnn.files import read_json, write_json
-from pfrnn.plan import Plan, load_plan
-from pfrnn.training.writers import write_table
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.files import read_json, write_json
+from pfrnn.study.plan import Plan, load_plan
+from pfrnn.study.train.writers import write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TIER = "paper"

@@ -22,20 +22,20 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pfrnn.data.store import load_prepared
 from pfrnn.errors import RecordError
-from pfrnn.evaluation.metrics import contributions, metrics
-from pfrnn.files import write_json
-from pfrnn.plan import load_plan
-from pfrnn.training.batches import Batch, DeviceSplit, gather, to_device
-from pfrnn.training.evaluate import evaluate
-from pfrnn.training.loss import loss_weights
-from pfrnn.training.members import Member, search_members
-from pfrnn.training.path import PlainPath
-from pfrnn.training.population import Population
-from pfrnn.training.scores import Predicted
-from pfrnn.training.spec import network_spec
-from pfrnn.variants import variant
+from pfrnn.study.data.store import load_prepared
+from pfrnn.study.evaluate.metrics import contributions, metrics
+from pfrnn.study.files import write_json
+from pfrnn.study.plan import load_plan
+from pfrnn.study.train.batches import Batch, DeviceSplit, gather, to_device
+from pfrnn.study.train.evaluate import evaluate
+from pfrnn.study.train.loss import loss_weights
+from pfrnn.study.train.members import Member, search_members
+from pfrnn.study.train.path import PlainPath
+from pfrnn.study.train.population import Population
+from pfrnn.study.train.scores import Predicted
+from pfrnn.study.train.spec import network_spec
+from pfrnn.study.variants import variant
 
 CPU = torch.device("cpu")
 Tensors = dict[str, Tensor]

@@ -21,18 +21,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pfrnn.config import Training
 from pfrnn.functional.losses import combined_loss, elbo_loss, prediction_loss
 from pfrnn.functional.types import RNNSwitches
-from pfrnn.nn.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.nn.options import CellOptions
-from pfrnn.plan import Setting
-from pfrnn.training.batches import Batch
-from pfrnn.training.loss import LossWeights
-from pfrnn.training.members import hyper, search_members
-from pfrnn.training.noise import NoiseShape, draw
-from pfrnn.training.path import PlainPath
-from pfrnn.training.population import new_population
+from pfrnn.study.config import Training
+from pfrnn.study.plan import Setting
+from pfrnn.study.train.batches import Batch
+from pfrnn.study.train.loss import LossWeights
+from pfrnn.study.train.members import hyper, search_members
+from pfrnn.study.train.networks import ExperimentNetwork, NetworkSpec
+from pfrnn.study.train.noise import NoiseShape, draw
+from pfrnn.study.train.path import PlainPath
+from pfrnn.study.train.population import new_population
 
 FEATURES = 8
 CPU = torch.device("cpu")

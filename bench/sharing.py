@@ -35,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blocks import machine, wait
 from bench.step_models import Size, fused_step
-from pfrnn.files import write_json
 from pfrnn.kernels.plan import Tuning, tuning_for
-from pfrnn.provenance import commit
+from pfrnn.study.files import write_json
+from pfrnn.study.provenance import commit
 
 WAYS = ("streams", "processes")
 # Steps queued a job before the host looks at the clock: enough to keep the card at work.

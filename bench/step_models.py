@@ -29,11 +29,11 @@ from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.rnn import run_rnn_fused
 from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.kernels.sums import total
-from pfrnn.plan import Setting
-from pfrnn.training.flat import Flat, FlatRMSprop
-from pfrnn.training.members import final_members
-from pfrnn.training.noise import NoiseShape, draw
-from pfrnn.training.optimiser import Hyper
+from pfrnn.study.plan import Setting
+from pfrnn.study.train.flat import Flat, FlatRMSprop
+from pfrnn.study.train.members import final_members
+from pfrnn.study.train.noise import NoiseShape, draw
+from pfrnn.study.train.optimiser import Hyper
 
 
 class Size(NamedTuple):

@@ -46,11 +46,11 @@ from bench.step_models import (
     reference_step,
     rnn_step,
 )
-from pfrnn.files import write_json
 from pfrnn.kernels.plan import BF16_VARIABLE, CROWDED, Tuning, tuning_for
 from pfrnn.kernels.sequence import chosen_tuning
-from pfrnn.provenance import commit
-from pfrnn.training.device import peak_memory
+from pfrnn.study.files import write_json
+from pfrnn.study.provenance import commit
+from pfrnn.study.train.device import peak_memory
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -37,9 +37,9 @@ from bench.blocks import machine
 from bench.shapes import numbers
 from bench.step_models import Size, fused_step, plain_step
 from bench.steps import DEVICE, timed
-from pfrnn.files import write_json
 from pfrnn.kernels.plan import CROWDED, Tuning
-from pfrnn.provenance import commit
+from pfrnn.study.files import write_json
+from pfrnn.study.provenance import commit
 
 _LATE = {"late_loads": True}
 _FETCH = {"backward_fetch": True}

@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    from pfrnn.files import write_text
+    from pfrnn.study.files import write_text
 
     path = ROOT / "docs" / "api.md"
     text = render()

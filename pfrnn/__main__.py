@@ -2,7 +2,7 @@
 
 import sys
 
-from pfrnn.cli import main
+from pfrnn.study.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

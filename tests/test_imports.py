@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import pfrnn
-from pfrnn.provenance import source_closure
+from pfrnn.study.provenance import source_closure
 
 PACKAGE = Path(pfrnn.__file__).parent
-SHARED = {
+# Small modules of the study that every other part of it may import.
+GROUND = {
     "config",
     "seeding",
-    "errors",
     "files",
     "memory",
     "records",
@@ -27,54 +28,61 @@ SHARED = {
     "yamlfile",
 }
 
-# layer: the layers it may import besides itself and the shared modules; one that isn't listed
-# may import the shared modules alone.
+# Room: the rooms it may import besides itself. All may import pfrnn.errors; rooms of the study the
+# ground modules too. The library's rooms are listed first: none of them may import the study.
 ALLOWED = {
     "functional": set(),
     "kernels": {"functional"},
     "nn": {"functional", "kernels"},
-    "data": {"maze"},
-    "maze": {"data"},
-    "evaluation": {"data", "plan", "jobfolder"},
-    "plan": {"data", "resolved"},
-    "resolved": set(),
-    "rates": set(),
-    "workload": {"data", "plan", "rates"},
-    "recorded": {"data", "plan", "workload"},
-    "progress": {"plan", "jobfolder", "evaluation"},
-    "devices": set(),
-    "jobfolder": set(),
-    "schema": {"data"},
-    "training": {
+    "study.data": set(),
+    "study.evaluate": {"study.data", "study.plan", "study.jobfolder"},
+    "study.plan": {"study.data", "study.resolved"},
+    "study.resolved": set(),
+    "study.rates": set(),
+    "study.workload": {"study.data", "study.plan", "study.rates"},
+    "study.recorded": {"study.data", "study.plan", "study.workload"},
+    "study.progress": {"study.plan", "study.jobfolder", "study.evaluate"},
+    "study.devices": set(),
+    "study.jobfolder": set(),
+    "study.schema": {"study.data"},
+    "study.train": {
         "functional",
         "kernels",
         "nn",
-        "data",
-        "maze",
-        "evaluation",
-        "plan",
-        "devices",
-        "jobfolder",
+        "study.data",
+        "study.evaluate",
+        "study.plan",
+        "study.devices",
+        "study.jobfolder",
     },
-    "tracking": {"plan", "training", "reporting", "evaluation"},
-    "reporting": {"data", "maze", "evaluation", "plan", "workload", "recorded", "jobfolder"},
-    "cli": None,  # the command line may call everything
+    "study.track": {"study.plan", "study.train", "study.report", "study.evaluate"},
+    "study.report": {
+        "study.data",
+        "study.evaluate",
+        "study.plan",
+        "study.workload",
+        "study.recorded",
+        "study.jobfolder",
+    },
+    "study.cli": None,  # the command line may call everything
 }
-# A third-party package and the only layers that may import it; absent: all may.
+# A third-party package and the only rooms that may import it; absent: all may.
 OWNERS = {
-    "mlflow": {"tracking"},
-    "matplotlib": {"reporting"},
+    "mlflow": {"study.track"},
+    "matplotlib": {"study.report"},
     "snakemake": set(),
-    "dvc": {"dvclock"},
+    "dvc": {"study.dvclock"},
     "triton": {"kernels"},
-    "torch": {"functional", "kernels", "nn", "training", "cli", "provenance"},
+    "torch": {"functional", "kernels", "nn", "study.train", "study.cli", "study.provenance"},
 }
 HEAVY = {"torch", "pandas", "sklearn", "mlflow", "matplotlib", "scipy", "numpy"}
 
 
-def layer_of(path: Path, root: Path) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return parts[0]
+def room_of(parts: tuple[str, ...] | list[str]) -> str:
+    """The room of a module, by its names below the package: ``study.data``, ``nn``."""
+    if parts and parts[0] == "study" and len(parts) > 1:
+        return f"study.{parts[1]}"
+    return parts[0] if parts else "__init__"
 
 
 def imported(path: Path, root: Path, top_only: bool = False) -> Iterator[str]:
@@ -94,25 +102,28 @@ def imported(path: Path, root: Path, top_only: bool = False) -> Iterator[str]:
 
 def violations(root: Path) -> list[str]:
     """Every forbidden arrow below ``root``, in words."""
-    modules = {entry.stem for entry in root.iterdir() if entry.suffix in ("", ".py")}
+    rooms = {room_of(path.relative_to(root).with_suffix("").parts) for path in root.rglob("*.py")}
+    ground = {f"study.{name}" for name in GROUND} | {"errors", "study.__init__"}
     found = set()
     for path in sorted(root.rglob("*.py")):
-        layer = layer_of(path, root)
+        room = room_of(path.relative_to(root).with_suffix("").parts)
         where = path.relative_to(root)
+        if room in ("__init__", "__main__"):
+            continue
         for name in imported(path, root):
             parts = name.split(".")
             if parts[0] == root.name:
-                target = parts[1] if len(parts) > 1 else "__init__"
-                if target not in modules or target == layer or target in SHARED:
+                target = room_of(parts[1:])
+                library = not room.startswith("study")
+                if library and target.startswith("study"):
+                    found.add(f"{where}: {room} must not import {target}")
+                if target not in rooms or target == room or target in ground:
                     continue
-                if layer in ("__init__", "__main__"):
-                    continue
-                allowed = ALLOWED.get(layer, set())
+                allowed = ALLOWED.get(room, set())
                 if allowed is not None and target not in allowed:
-                    found.add(f"{where}: {layer} must not import {target}")
-            elif parts[0] in OWNERS and layer not in OWNERS[parts[0]]:
-                if not (parts[0] == "torch" and layer == "__init__"):
-                    found.add(f"{where}: only {sorted(OWNERS[parts[0]])} may import {parts[0]}")
+                    found.add(f"{where}: {room} must not import {target}")
+            elif parts[0] in OWNERS and room not in OWNERS[parts[0]]:
+                found.add(f"{where}: only {sorted(OWNERS[parts[0]])} may import {parts[0]}")
     return sorted(found)
 
 
@@ -123,33 +134,38 @@ def test_no_forbidden_arrow() -> None:
 @pytest.mark.parametrize(
     ("path", "line", "expected"),
     [
-        ("data/bad.py", "from pfrnn.nn import PFLSTM", "data must not import nn"),
-        ("data/bad.py", "from ..nn import PFLSTM", "data must not import nn"),
-        ("functional/bad.py", "import pfrnn.training", "functional must not import training"),
-        ("reporting/bad.py", "def f():\n    import torch", "may import torch"),
-        ("training/bad.py", "import mlflow.tracking", "may import mlflow"),
-        ("evaluation/bad.py", "from matplotlib import pyplot", "may import matplotlib"),
-        ("cli/bad.py", "import snakemake", "may import snakemake"),
-        ("config.py", "from pfrnn import plan", "config must not import plan"),
+        ("study/data/bad.py", "from pfrnn.nn import PFLSTM", "study.data must not import nn"),
+        ("study/data/bad.py", "from ...nn import PFLSTM", "study.data must not import nn"),
+        ("functional/bad.py", "import pfrnn.study.train", "functional must not import study.train"),
+        ("nn/bad.py", "from pfrnn.study import config", "nn must not import study.config"),
+        ("nn/bad.py", "import pfrnn.study", "nn must not import study"),
+        ("study/report/bad.py", "def f():\n    import torch", "may import torch"),
+        ("study/train/bad.py", "import mlflow.tracking", "may import mlflow"),
+        ("study/evaluate/bad.py", "from matplotlib import pyplot", "may import matplotlib"),
+        ("study/cli/bad.py", "import snakemake", "may import snakemake"),
+        ("study/config.py", "from pfrnn.study import plan", "config must not import study.plan"),
     ],
 )
 def test_a_forbidden_arrow_is_found(path: str, line: str, expected: str, tmp_path: Path) -> None:
     root = tmp_path / "pfrnn"
-    for package in ("data", "functional", "reporting", "training", "evaluation", "cli", "nn"):
-        (root / package).mkdir(parents=True)
-        (root / package / "__init__.py").write_text("")
-    (root / "plan.py").write_text("")
+    for room in (*ALLOWED, "study"):
+        folder = root.joinpath(*room.split("."))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").write_text("")
+    shutil.rmtree(root / "study" / "plan")
+    (root / "study" / "plan.py").write_text("")
+    (root / "study" / "config.py").write_text("")
     (root / path).write_text(line + "\n")
     found = violations(root)
-    assert len(found) == 1
-    assert expected in found[0]
+    assert any(expected in line for line in found)
+    assert all("bad.py" in line or "config.py" in line for line in found)
 
 
 def test_commands_import_nothing_heavy_at_the_top() -> None:
     """`pfrnn --help` must not load torch; each cli module, and what it loads at once, is light."""
     heavy = {
         f"{path.name}: {name}"
-        for path in sorted((PACKAGE / "cli").glob("*.py"))
+        for path in sorted((PACKAGE / "study" / "cli").glob("*.py"))
         for name in imported(path, PACKAGE, top_only=True)
         if name.split(".")[0] in HEAVY
     }
@@ -157,7 +173,9 @@ def test_commands_import_nothing_heavy_at_the_top() -> None:
 
 
 def test_building_the_command_line_loads_nothing_heavy() -> None:
-    code = "import sys; from pfrnn.cli import build_parser; build_parser(); print(*sys.modules)"
+    code = (
+        "import sys; from pfrnn.study.cli import build_parser; build_parser(); print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code],
         cwd=PACKAGE.parent,
@@ -165,17 +183,19 @@ def test_building_the_command_line_loads_nothing_heavy() -> None:
         text=True,
         check=True,
     ).stdout.split()
-    assert "pfrnn.cli" in loaded
+    assert "pfrnn.study.cli" in loaded
     assert (HEAVY - {"numpy"}) & set(loaded) == set()
 
 
 def test_training_does_not_depend_on_reporting_or_on_single_data_sets() -> None:
     """Else an edit of a figure, or of one data set, would retrain everything."""
-    closure = source_closure("pfrnn.training.block") | source_closure("pfrnn.training.final")
-    assert {"pfrnn.training.trainer", "pfrnn.nn.networks", "pfrnn.functional"} <= set(closure)
+    closure = source_closure("pfrnn.study.train.block") | source_closure("pfrnn.study.train.final")
+    assert {"pfrnn.study.train.trainer", "pfrnn.study.train.networks", "pfrnn.functional"} <= set(
+        closure
+    )
     unwanted = [
         name
         for name in closure
-        if name.startswith(("pfrnn.reporting", "pfrnn.tracking", "pfrnn.data.sets."))
+        if name.startswith(("pfrnn.study.report", "pfrnn.study.track", "pfrnn.study.data.sets."))
     ]
     assert unwanted == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pfrnn.cli import build_parser
-from pfrnn.config import TIERS
+from pfrnn.study.cli import build_parser
+from pfrnn.study.config import TIERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """RMSprop of a population that lies in one piece of memory, in three kernels.
 
-The operations of :func:`pfrnn.training.optimiser.rmsprop`, in its order but for the norm's sum and
+The operations of the plain RMSprop update, in its order but for the norm's sum and
 for multiplications and additions that a GPU contracts; each number is read and written once.
 """
 

@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="the step benchmark imports the kernels: pi
 from bench import compiled, curves, epochs, population_cpu, two_gpus
 from bench.blocks import Ask, block_of, planned, sizes_of
 from pfrnn.errors import ConfigError
-from pfrnn.plan import load_plan
+from pfrnn.study.plan import load_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--tier", "smoke", "--train", "20", "--validation", "10", "--batch", "8"]

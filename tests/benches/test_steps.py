@@ -18,7 +18,7 @@ from bench.step_models import Size, choice_of, reference_step, trained
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import EagerCapture
 from pfrnn.kernels.plan import Tuning, tuning_for
-from pfrnn.training.optimiser import Hyper, rmsprop
+from pfrnn.study.train.optimiser import Hyper, rmsprop
 
 
 def read(path: Path) -> dict:

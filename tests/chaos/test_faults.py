@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
 from _copy import Copy
 
-from pfrnn.plan import load_plan
+from pfrnn.study.plan import load_plan
 
 pytestmark = pytest.mark.slow
 

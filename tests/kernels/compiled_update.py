@@ -15,8 +15,8 @@ import torch
 from bench.compiled import machine_program
 from pfrnn.functional.sums import sums
 from pfrnn.kernels.sums import total
-from pfrnn.training.flat import Flat, FlatRMSprop
-from pfrnn.training.optimiser import Hyper
+from pfrnn.study.train.flat import Flat, FlatRMSprop
+from pfrnn.study.train.optimiser import Hyper
 from tests.kernels.compiled_only import compile_only, zeroed
 
 

@@ -14,8 +14,8 @@ from pfrnn.functional.sums import sums
 from pfrnn.kernels.rmsprop import clipped
 from pfrnn.kernels.rmsprop import rmsprop as kernels
 from pfrnn.kernels.sums import total
-from pfrnn.training.flat import Flat, FlatRMSprop, KernelUpdate
-from pfrnn.training.optimiser import Hyper, rmsprop
+from pfrnn.study.train.flat import Flat, FlatRMSprop, KernelUpdate
+from pfrnn.study.train.optimiser import Hyper, rmsprop
 
 # More than a program's share, less than an alignment, and single numbers.
 SHAPES = {"weight": (64, 33), "bias": (33,), "single": (1, 1), "table": (700, 5), "head": (64, 1)}

@@ -18,7 +18,9 @@ MODULES = [
 
 
 def test_examples_are_found() -> None:
-    assert {"pfrnn.nn.layers", "pfrnn.variants", "pfrnn.evaluation.statistics"} <= set(MODULES)
+    assert {"pfrnn.nn.layers", "pfrnn.study.variants", "pfrnn.study.evaluate.statistics"} <= set(
+        MODULES
+    )
 
 
 @pytest.mark.parametrize("name", MODULES)

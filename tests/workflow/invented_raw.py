@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pfrnn.data.sets import air
+from pfrnn.study.data.sets import air
 
 
 def write_air(mirror: Path, rows: int = 600) -> Path:

@@ -34,7 +34,7 @@ def test_a_changed_parameter_reaches_the_stages_that_it_touches(versioned) -> No
 
 
 def test_every_stage_sees_the_files_that_its_jobs_read(versioned) -> None:
-    """Cards and arrays go into the report, and so does code outside pfrnn/reporting."""
+    """Cards and arrays go into the report, and so does code outside pfrnn/study/report."""
     (card,) = (versioned.folder / "data" / "prepared").glob("maze10-*/card.json")
     before = card.read_text()
     card.write_text(before.replace('"name": "maze10"', '"name":  "maze10"'))
@@ -43,7 +43,7 @@ def test_every_stage_sees_the_files_that_its_jobs_read(versioned) -> None:
     card.write_text(before)
     assert {"changed deps": {"data/prepared": "modified"}} in status["results"]
     assert {"changed deps": {"data/prepared": "modified"}} in status["reports"]
-    source = versioned.folder / "pfrnn" / "evaluation" / "paired.py"
+    source = versioned.folder / "pfrnn" / "study" / "evaluate" / "paired.py"
     before = source.read_text()
     source.write_text(before + "# more\n")
     status = json.loads(versioned.dvc("status", "--json"))

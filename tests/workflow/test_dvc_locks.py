@@ -13,7 +13,9 @@ import pytest
 from _versioned import Versioned
 
 pytestmark = pytest.mark.slow
-HOLD = "import time; from pfrnn.dvclock import hold; print(hold(), flush=True); time.sleep(600)"
+HOLD = (
+    "import time; from pfrnn.study.dvclock import hold; print(hold(), flush=True); time.sleep(600)"
+)
 
 
 def _holding(folder: Path) -> subprocess.Popen[str]:
@@ -62,7 +64,7 @@ def test_snakemake_says_that_dvc_is_at_work(versioned: Versioned) -> None:
 def test_without_dvc_there_is_nothing_to_guard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pfrnn.dvclock import hold
+    from pfrnn.study.dvclock import hold
 
     assert not hold(tmp_path)
     (tmp_path / ".dvc").mkdir()

@@ -23,7 +23,7 @@ def test_a_failing_job_says_why_and_does_not_stop_the_others(tmp_path: Path) -> 
         "    return _train_block(plan, block_id, *rest)\n\n\n"
         "def _train_block("
     )
-    with copy.changed("pfrnn/training/block.py", train, broken):
+    with copy.changed("pfrnn/study/train/block.py", train, broken):
         done = copy.snakemake(*options)
         assert done.returncode == 1
         reason = next(line for line in done.stdout.splitlines() if "No space left" in line)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pfrnn.reporting.matrices import rebuild_command
-from pfrnn.runlock import hold
+from pfrnn.study.report.matrices import rebuild_command
+from pfrnn.study.runlock import hold
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,7 @@ def test_airs_window_replans_airs_jobs_alone(tmp_path: Path) -> None:
     assert copy.plan("--configfile", "mine.yaml", **mirror) == {}
     with copy.changed("mine.yaml", "window: 24", "window: 12"):
         assert copy.plan("--configfile", "mine.yaml", **mirror) == {"prepare": 1} | ONE_SET
-    with copy.appended("pfrnn/data/sets/arem.py", "\nEDITED = True\n"):
+    with copy.appended("pfrnn/study/data/sets/arem.py", "\nEDITED = True\n"):
         assert copy.plan("--configfile", "mine.yaml", **mirror) == {"prepare": 1} | ONE_SET
     # The raw files are on disk now: without the mirror nothing is missing.
     assert copy.plan("--configfile", "mine.yaml") == {}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from _copy import Copy
 
-from pfrnn.files import read_json
+from pfrnn.study.files import read_json
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +71,8 @@ def test_curves_are_all_there(finished: Copy) -> None:
 def test_a_model_loads_elsewhere_and_predicts_the_same(
     finished: Copy, tmp_path: Path, variant: str
 ) -> None:
-    from pfrnn.data.prepare import load_prepared
-    from pfrnn.training.serving import chosen_rows
+    from pfrnn.study.data.prepare import load_prepared
+    from pfrnn.study.train.serving import chosen_rows
 
     (arrays,) = finished.folder.glob("data/prepared/maze10-*")
     test = load_prepared(arrays).splits["test"]
@@ -106,7 +106,7 @@ def test_a_model_loads_elsewhere_and_predicts_the_same(
 def test_the_state_dict_is_the_checkpoints(finished: Copy) -> None:
     import torch
 
-    from pfrnn.training.serving import chosen_rows
+    from pfrnn.study.train.serving import chosen_rows
 
     client = _client(finished.folder)
     version = client.get_model_version_by_alias("pfrnn-smoke-maze10-pf_gru-fixed", "selected")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pfrnn.data.registry import dataset
-from pfrnn.plan import load_plan
-from pfrnn.variants import VARIANTS
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.plan import load_plan
+from pfrnn.study.variants import VARIANTS
 
 MEASURED = """
 import resource, subprocess, sys

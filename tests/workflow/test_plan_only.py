@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from invented_raw import write_air
 
-from pfrnn.config import TIERS
-from pfrnn.data.registry import dataset
-from pfrnn.data.remote import fetch
-from pfrnn.data.sets import air
-from pfrnn.plan import load_plan
-from pfrnn.reporting.matrices import rebuild_command
+from pfrnn.study.config import TIERS
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.data.remote import fetch
+from pfrnn.study.data.sets import air
+from pfrnn.study.plan import load_plan
+from pfrnn.study.report.matrices import rebuild_command
 
 SMOKE = {
     "prepare": 1,

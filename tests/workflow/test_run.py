@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from _copy import ROOT, SMOKE, Copy, parse_jobs
 
-from pfrnn.evaluation.selection import select_cell
-from pfrnn.files import read_json
-from pfrnn.plan import load_plan
-from pfrnn.records import RESULT_COLUMNS
-from pfrnn.training.block import train_block
-from pfrnn.training.final import run_final
-from pfrnn.training.places import Places
-from pfrnn.variants import VARIANTS
+from pfrnn.study.evaluate.selection import select_cell
+from pfrnn.study.files import read_json
+from pfrnn.study.plan import load_plan
+from pfrnn.study.records import RESULT_COLUMNS
+from pfrnn.study.train.block import train_block
+from pfrnn.study.train.final import run_final
+from pfrnn.study.train.places import Places
+from pfrnn.study.variants import VARIANTS
 
 pytestmark = pytest.mark.slow
 
@@ -101,15 +101,15 @@ def test_the_filters_parameter_leaves_plain_models_alone(finished) -> None:
 @pytest.mark.parametrize(
     ("name", "jobs"),
     [
-        ("pfrnn/reporting/report.py", {"report": 1}),
-        ("pfrnn/nn/networks.py", {"train": 4} | DOWNSTREAM),
+        ("pfrnn/study/report/report.py", {"report": 1}),
+        ("pfrnn/study/train/networks.py", {"train": 4} | DOWNSTREAM),
         ("pfrnn/functional/resampling.py", {"train": 4} | DOWNSTREAM),
-        ("pfrnn/training/final.py", DOWNSTREAM | {"select": 0}),
-        ("pfrnn/evaluation/aggregate.py", {"aggregate": 1, "report": 1}),
-        ("pfrnn/tracking/jobs.py", {"mlflow_import": 1}),
-        ("pfrnn/cli/status.py", {}),
-        ("pfrnn/data/sets/air.py", {}),
-        ("pfrnn/data/sets/maze10.py", {"prepare": 1, "train": 4} | DOWNSTREAM),
+        ("pfrnn/study/train/final.py", DOWNSTREAM | {"select": 0}),
+        ("pfrnn/study/evaluate/aggregate.py", {"aggregate": 1, "report": 1}),
+        ("pfrnn/study/track/jobs.py", {"mlflow_import": 1}),
+        ("pfrnn/study/cli/status.py", {}),
+        ("pfrnn/study/data/sets/air.py", {}),
+        ("pfrnn/study/data/sets/maze10.py", {"prepare": 1, "train": 4} | DOWNSTREAM),
     ],
 )
 def test_an_edit_of_the_package_replans_its_stage(
@@ -120,12 +120,12 @@ def test_an_edit_of_the_package_replans_its_stage(
 
 
 def test_an_edit_of_a_template_replans_the_report(finished) -> None:
-    with finished.appended("pfrnn/reporting/templates/index.html", "\n"):
+    with finished.appended("pfrnn/study/report/templates/index.html", "\n"):
         assert finished.plan() == {"report": 1}
 
 
 def test_a_comment_replans_nothing(finished) -> None:
-    with finished.appended("pfrnn/nn/networks.py", "\n# a comment\n"):
+    with finished.appended("pfrnn/study/train/networks.py", "\n# a comment\n"):
         assert finished.plan() == {}
 
 

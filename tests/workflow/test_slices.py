@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "reporting"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "study" / "report"))
 
 from planned import files, study, write_slice
 
-from pfrnn.files import read_json
-from pfrnn.recorded import whole_plan
-from pfrnn.reporting.publish import Slices, gather
+from pfrnn.study.files import read_json
+from pfrnn.study.recorded import whole_plan
+from pfrnn.study.report.publish import Slices, gather
 
 # Of the four variants that run in the copies (_copy.py).
 REST = {

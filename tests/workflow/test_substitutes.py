@@ -12,8 +12,8 @@ import pytest
 from _copy import Copy
 from invented_raw import write_air
 
-from tests.data.classification import class_raw
-from tests.data.loopback import serve
+from tests.study.data.classification import class_raw
+from tests.study.data.loopback import serve
 
 # A proxy that refuses every connection stands between this machine and all but the loopback.
 ALONE = {

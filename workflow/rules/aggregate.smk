@@ -10,7 +10,7 @@ rule aggregate:
         f"{RESULTS}/metrics.json",
         [f"{RESULTS}/curves/{name}.csv" for name in PREPARED],
     params:
-        source=source_digest("pfrnn.evaluation.aggregate", "pfrnn.evaluation.compared"),
+        source=source_digest("pfrnn.study.evaluate.aggregate", "pfrnn.study.evaluate.compared"),
         missing=list(MISSING),
     log:
         f"{RESULTS}/logs/aggregate.log",

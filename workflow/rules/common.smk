@@ -12,20 +12,20 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 import pfrnn
-from pfrnn.config import load_config, merge
-from pfrnn.data.rawstate import check_untouched
-from pfrnn.data.registry import dataset
-from pfrnn.data.substitutes import Choice, choose, with_sets
-from pfrnn.dvclock import hold as hold_dvc_lock
+from pfrnn.study.config import load_config, merge
+from pfrnn.study.data.rawstate import check_untouched
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.data.substitutes import Choice, choose, with_sets
+from pfrnn.study.dvclock import hold as hold_dvc_lock
 from pfrnn.errors import PfrnnError
-from pfrnn.evaluation.selection import read_selection
-from pfrnn.files import digest_of, write_json
-from pfrnn.plan import make_plan
-from pfrnn.provenance import source_digest
-from pfrnn.recorded import evidence_digest, rest_of
-from pfrnn.runlock import begin_run
-from pfrnn.workload import dataset_sizes, describe, job_resources, prepared_megabytes
-from pfrnn.yamlfile import read_yaml
+from pfrnn.study.evaluate.selection import read_selection
+from pfrnn.study.files import digest_of, write_json
+from pfrnn.study.plan import make_plan
+from pfrnn.study.provenance import source_digest
+from pfrnn.study.recorded import evidence_digest, rest_of
+from pfrnn.study.runlock import begin_run
+from pfrnn.study.workload import dataset_sizes, describe, job_resources, prepared_megabytes
+from pfrnn.study.yamlfile import read_yaml
 
 
 wildcard_constraints:

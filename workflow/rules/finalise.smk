@@ -16,7 +16,7 @@ rule finalise:
         predictions=f"{RESULTS}/final/{{dataset}}/{{cell}}/predictions.npz",
         best=f"{RESULTS}/final/{{dataset}}/{{cell}}/best.pt",
     params:
-        source=source_digest("pfrnn.training.final"),
+        source=source_digest("pfrnn.study.train.final"),
     threads: CONFIG.execution.threads
     resources:
         gpu=1,

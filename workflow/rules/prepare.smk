@@ -9,7 +9,7 @@ rule prepare:
         arrays="data/prepared/{dataset}-{protocol}/arrays.npz",
     params:
         source=lambda wildcards: source_digest(
-            "pfrnn.data.prepare", f"pfrnn.data.sets.{wildcards.dataset}"
+            "pfrnn.study.data.prepare", f"pfrnn.study.data.sets.{wildcards.dataset}"
         ),
     log:
         "logs/prepare/{dataset}-{protocol}.log",

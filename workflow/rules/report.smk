@@ -22,7 +22,7 @@ rule report:
         ),
     params:
         source=source_digest(
-            "pfrnn.reporting.report", *(f"pfrnn.data.sets.{name}" for name in PREPARED)
+            "pfrnn.study.report.report", *(f"pfrnn.study.data.sets.{name}" for name in PREPARED)
         ),
         settings=settings_digest(),
         missing=MISSING,

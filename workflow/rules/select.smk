@@ -7,7 +7,7 @@ rule select:
     output:
         f"{RESULTS}/selection/{{selection}}.json",
     params:
-        source=source_digest("pfrnn.evaluation.selection"),
+        source=source_digest("pfrnn.study.evaluate.selection"),
     log:
         f"{RESULTS}/logs/selection/{{selection}}.log",
     shell:

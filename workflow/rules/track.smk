@@ -20,7 +20,7 @@ rule mlflow_import:
     output:
         f"{RESULTS}/mlflow.json",
     params:
-        source=source_digest("pfrnn.tracking.importer"),
+        source=source_digest("pfrnn.study.track.importer"),
     log:
         f"{RESULTS}/logs/mlflow-import.log",
     shell:

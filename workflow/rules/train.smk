@@ -12,7 +12,7 @@ rule train:
         history=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/history.csv",
         best=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/best.pt",
     params:
-        source=source_digest("pfrnn.training.block"),
+        source=source_digest("pfrnn.study.train.block"),
     threads: CONFIG.execution.threads
     resources:
         gpu=1,

@@ -1,0 +1,1 @@
+"""The reproduction: data, training, evaluation, report; it stands on the library."""
