@@ -1,7 +1,7 @@
 # The study's environment with CUDA, from the same lock file as `make venv`.
 #
 #   docker build -t pfrnn --build-arg COMMIT=$(git describe --always --dirty --abbrev=40) .
-#   docker run --gpus all -v $PWD/results:/opt/pfrnn/results -v $PWD/data:/opt/pfrnn/study/data \
+#   docker run --gpus all -v $PWD/results:/opt/pfrnn/results -v $PWD/data:/opt/pfrnn/data \
 #       pfrnn snakemake --cores 8 --resources gpu=1 --config tier=gpu
 #
 # CUDA's own libraries come with torch's wheels (13.0, constraints.txt); the base brings the parts
