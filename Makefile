@@ -2,7 +2,7 @@
 #
 #   make reproduce             small tables from raw data, on a laptop
 #   make reproduce STRICT=1    the same; a data set that can't be had is an error
-#   make test                  lint and tests
+#   make test                  lint and tests, without the long ones of make test-all
 
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -23,17 +23,15 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-.PHONY: help venv reproduce test pytest test-slurm test-chaos test-tracking lint report ui schema clean
+.PHONY: help venv reproduce test pytest test-all lint report ui schema clean
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
 	@echo "make report      write reports/ (TIER=gpu_long: reports/gpu_long/) from results/TIER or the committed evidence"
 	@echo "make check       check that reports/ and the README follow from the committed evidence"
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
-	@echo "make test        lint, types and tests (WORKERS=N)"
-	@echo "make test-slurm  the smoke tier on a one-node Slurm (root; needs slurm-wlm and munge)"
-	@echo "make test-tracking  MLflow servers on SQLite and PostgreSQL, killed among 8 imports (minutes)"
-	@echo "make test-chaos  the quick tier under 20 random kills (about an hour on 2 cores)"
+	@echo "make test        lint, types and the quick tests (WORKERS=N)"
+	@echo "make test-all    everything: also chaos, servers, clones, browsers, Slurm where installed"
 	@echo "make schema      regenerate workflow/schemas/"
 	@echo "make venv        create .venv only"
 	@echo "make clean       remove .venv and caches; keeps data and results"
@@ -53,18 +51,13 @@ reproduce: $(READY)
 test: lint pytest
 
 # tests/conftest.py says which files come first.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 pytest: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not nightly"
 
-# Installs nothing: says what to install, and refuses a Slurm configuration that isn't its own.
-test-slurm: $(READY)
-	PFRNN_TEST_SLURM=1 $(BIN)/python -m pytest tests/slurm
-
-test-tracking: $(READY)
-	PFRNN_TEST_SERVERS=1 $(BIN)/python -m pytest tests/study/track/test_servers.py
-
-test-chaos: $(READY)
-	PFRNN_TEST_CHAOS=1 $(BIN)/python -m pytest tests/chaos -s
+# Also the chaos, servers, DVC clones, browsers and kernel compilations; Slurm where it is installed.
+test-all: lint
+	PFRNN_TEST_SLURM=$(if $(shell command -v slurmctld),1) $(PYTEST)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -112,11 +112,13 @@ class Plan(NamedTuple):
 
     def block(self, block_id: str) -> Block:
         """Find a search block by its id; KeyError where the configuration has no such block."""
-        return _by_id(self)[block_id]
+        found: Block = _by_id(self)[block_id]
+        return found
 
     def cell(self, final_or_selection_id: str) -> Cell:
         """Find a cell by the id of its selection or of its final."""
-        return _by_id(self)[final_or_selection_id]
+        found: Cell = _by_id(self)[final_or_selection_id]
+        return found
 
 
 def prepare_again(folder: Path, plan: Plan | None) -> str:

@@ -21,7 +21,7 @@ from _copy import Copy
 from _once import EPOCHS, undisturbed
 from _storm import Run, Storm, numbers, storm
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 FULL = os.environ.get("PFRNN_TEST_CHAOS") == "1"
 SEED = int(os.environ.get("PFRNN_TEST_CHAOS_SEED", "1"))
 

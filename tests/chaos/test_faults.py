@@ -18,7 +18,7 @@ from _copy import Copy
 
 from pfrnn.study.plan import load_plan
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 class Bench:

@@ -26,7 +26,7 @@ from _stub import Pods, Stub
 NEEDED = ("snakemake_executor_plugin_kubernetes", "snakemake_storage_plugin_fs")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
     pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync not installed"),
 ]

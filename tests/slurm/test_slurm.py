@@ -1,8 +1,8 @@
 """The smoke tier on a real one-node Slurm with four fake GPUs, against the same tier run locally.
 
-`make test-slurm` runs this. It needs root, slurm-wlm and munge, and never touches a Slurm
-configuration that isn't its own. Two jobs are frozen (SIGSTOP) at their first checkpoint: one is
-then cancelled, the other runs over its time limit.
+`make test-all` runs this where Slurm is installed. It needs root, slurm-wlm and munge, and never
+touches a Slurm configuration that isn't its own. Two jobs are frozen (SIGSTOP)
+at their first checkpoint: one is then cancelled, the other runs over its time limit.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ FAST = (
     "train:slurm_extra=''",
 )
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not REQUIRED, reason="starts Slurm's daemons: run by `make test-slurm`"),
+    pytest.mark.nightly,
+    pytest.mark.skipif(not REQUIRED, reason="starts Slurm's daemons: set PFRNN_TEST_SLURM=1"),
 ]
 
 

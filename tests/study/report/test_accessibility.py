@@ -15,7 +15,7 @@ from test_browser import FLAGS, chromium
 
 from pfrnn.study.report.report import write_report
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 INSTALLED = Path(__file__).parents[3] / "node_modules" / "axe-core" / "axe.min.js"
 RUN = """
 <script>

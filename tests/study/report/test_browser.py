@@ -12,7 +12,7 @@ import simulated
 from pfrnn.study.report.report import write_report
 from pfrnn.study.variants import FIDELITY
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 FLAGS = (
     "--headless",
     "--no-sandbox",

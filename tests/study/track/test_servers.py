@@ -1,6 +1,6 @@
 """Imports into a real tracking server: eight at once, and the server killed among them.
 
-Heavy: run by ``make test-tracking``, which sets PFRNN_TEST_SERVERS.
+Takes minutes: run by ``make test-all``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ from tracking_records import write_block
 
 from pfrnn.study.track.jobs import Job, Member, read_job, record_folders
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        "PFRNN_TEST_SERVERS" not in os.environ,
-        reason="takes minutes: `make test-tracking` runs it (PFRNN_TEST_SERVERS is not set)",
-    ),
-]
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[3]
 AT_ONCE, BLOCKS, MEMBERS, EPOCHS = 8, 3, 3, 40
 
