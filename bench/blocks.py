@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from pfrnn.study.plan import Block, Plan, load_plan
 from pfrnn.study.train.batches import to_device
 from pfrnn.study.train.choose import choose_path
 from pfrnn.study.train.contract import ComputePath
-from pfrnn.study.train.members import Member, final_members, search_members
+from pfrnn.study.train.members import Member, search_members
 from pfrnn.study.train.problem import Problem
 from pfrnn.study.train.spec import network_spec
 from pfrnn.study.variants import variant
@@ -60,8 +61,7 @@ class Ask(NamedTuple):
         data: a data set of the registry; the mazes need no raw files.
         model: a variant.
         batch: sequences a step.
-        members: in one population: points of the grid, or repetitions of its first point.
-        paired: repetitions, each with its own seed, instead of points of the grid.
+        members: in one population, points of the grid.
         tier: whose sizes and protocol.
         overrides: of params.yaml.
     """
@@ -70,7 +70,6 @@ class Ask(NamedTuple):
     model: str
     batch: int
     members: int
-    paired: bool = False
     tier: str = "paper"
     overrides: Mapping[str, Any] = {}
 
@@ -130,19 +129,14 @@ def open_block(ask: Ask, folder: Path, device: torch.device) -> Opened:
         config, prepared.card, splits["train"], splits["validation"],
         prepared.splits["validation"], ask.batch,
     )  # fmt: skip
-    if ask.paired:
-        members = final_members(block.settings[0], ask.members, config.seed, ask.data)
-    else:
-        settings = list(itertools.islice(itertools.cycle(block.settings), ask.members))
-        members = search_members(settings, config.seed, ask.data)
+    settings = list(itertools.islice(itertools.cycle(block.settings), ask.members))
+    members = search_members(settings, config.seed, ask.data)
     return Opened(block.variant, problem, path, members)
 
 
 @contextmanager
 def environment(**values: str | None) -> Iterator[None]:
     """Set variables of the environment for a while; None unsets one."""
-    import os
-
     before = {name: os.environ.get(name) for name in values}
 
     def put(wanted: Mapping[str, str | None]) -> None:

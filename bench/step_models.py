@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,25 +13,21 @@ from torch import Tensor, nn
 
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
 from pfrnn.functional.linear import affine, products
-from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
-from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
-from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
+from pfrnn.functional.pf_gru import PFGRUWeights
+from pfrnn.functional.pf_lstm import PFLSTMWeights
+from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step
 from pfrnn.functional.sums import member_sums, replaced, sums
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels import dispatch
-from pfrnn.kernels.graph import Capture, CapturedStep, CudaCapture, RepeatedCall
+from pfrnn.kernels.graph import CapturedStep
 from pfrnn.kernels.linear import product
 from pfrnn.kernels.loss import Weights
 from pfrnn.kernels.loss import filter_loss as kernel_loss
 from pfrnn.kernels.noise import NoiseKey
-from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.rnn import run_rnn_fused
 from pfrnn.kernels.sequence import run_pf_fused
 from pfrnn.kernels.sums import total
-from pfrnn.study.plan import Setting
 from pfrnn.study.train.flat import Flat, FlatRMSprop
-from pfrnn.study.train.members import final_members
-from pfrnn.study.train.noise import NoiseShape, draw
 from pfrnn.study.train.optimiser import Hyper
 
 
@@ -48,7 +43,6 @@ class Size(NamedTuple):
     precision: str = "tf32"
     inputs: int = 8
     encoder: int = 64
-    head: str = "fused"  # or "product": a product of all hidden states, outside the kernels
     # Of inputs and encoders, and the sums of losses and norms, in fused steps: "kernels", or
     # "library" for torch's.
     products: str = "kernels"
@@ -77,7 +71,6 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
     members, n, k, h = x.shape[1], size.batch, size.particles, size.hidden
     encoded = torch.relu(affine(x, p["encoder"], p["encoder_bias"]))
     projected = affine(encoded, p["input"], p["input_bias"])
-    fused = size.head == "fused"
     zero = x.new_zeros(members, n, k, h)
     gru = "candidate" in p
     uniform = x.new_full((members, n, k), -math.log(k))
@@ -90,17 +83,13 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
         weights = PFLSTMWeights(p["recurrent"], p["observation"], p["gain"], p["shift"])
     out = run(
         projected, state, noise, uniforms, weights, FilterSwitches(), extras=False,
-        particles=not fused, readout=Readout(p["head"]) if fused else None,
+        particles=False, readout=Readout(p["head"]),
     )  # fmt: skip
-    if fused and replaced():
+    if replaced():
         # As the training loop; another constant than below, T log K.
         return kernel_loss(out.read, out.log_weights, y.transpose(0, 1).unsqueeze(-1), None,
                            Weights(1.0, 1.0))  # fmt: skip
-    if fused:
-        guesses = out.read.squeeze(-1).transpose(0, 1)
-    else:
-        rows = out.hidden.transpose(0, 1).flatten(1, 3)  # a view: members come first in memory
-        guesses = torch.bmm(rows, p["head"]).view(members, size.steps, n, k)
+    guesses = out.read.squeeze(-1).transpose(0, 1)
     steps = training_loss(guesses, out.log_weights.transpose(0, 1), y)
     return member_sums(steps.transpose(0, 1)) / n
 
@@ -147,22 +136,22 @@ def replayed(captured: CapturedStep, *memory: Any) -> Callable[[], None]:
 
 
 @contextmanager
-def beside(size: Size, fused: bool = True) -> Iterator[None]:
-    """Compute products of sequences and sums as ``size`` says where the loop is fused.
+def beside(size: Size) -> Iterator[None]:
+    """Compute products of sequences and sums as ``size`` says.
 
     Raises:
         ValueError: neither "kernels" nor "library".
     """
     if size.products not in ("kernels", "library"):
         raise ValueError(f"products: expected kernels or library, got {size.products!r}")
-    if not fused or size.products == "library":
+    if size.products == "library":
         yield
         return
     with products(product), sums(total):
         yield
 
 
-def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
+def fused_step(size: Size) -> Callable[[], None]:
     """Capture a population's training step; each replay draws new noise."""
     m = size.members
     population = trained(weights_of(size, m))
@@ -170,7 +159,7 @@ def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
     y = torch.randn(m, size.steps, size.batch, device="cuda")
     key = NoiseKey(torch.arange(m, device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
 
-    run = functools.partial(run_pf_fused, precision=size.precision, tuning=tuning)
+    run = functools.partial(run_pf_fused, precision=size.precision)
 
     def step(x: Tensor, y: Tensor) -> None:
         key.step.add_(1)
@@ -178,58 +167,6 @@ def fused_step(size: Size, tuning: Tuning | None = None) -> Callable[[], None]:
             population.update(lambda p: filter_loss(size, p, x, y, run, key, key))
 
     return replayed(CapturedStep(step, [x, y]), population, key)
-
-
-def choice_of(size: Size, device: torch.device) -> dispatch.Choice:
-    """What the product does with a layer of this size, and why."""
-    step = pf_gru_step if size.cell.endswith("gru") else pf_lstm_step
-    switches = FilterSwitches()
-    problem = dispatch.Problem(step, switches, size.particles, size.hidden, device)
-    return dispatch.choose(problem, size.precision)
-
-
-@contextmanager
-def float32_products() -> Iterator[None]:
-    """Let torch multiply in float32, as the product does outside its kernels."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-def reference_step(
-    size: Size, run: dispatch.Run, device: torch.device, make: type[Capture] = CudaCapture
-) -> Callable[[], None]:
-    """Capture a population's step where the kernels refuse it: noise is drawn before each replay.
-
-    The parts of the training loop's graphed steps, without its check of the first replay.
-    """
-    population = trained(weights_of(size, size.members, str(device)))
-    x = torch.randn(size.steps, size.members, size.batch, size.inputs, device=device)
-    y = torch.randn(size.members, size.steps, size.batch, device=device)
-    members = final_members(Setting(3e-4, 5.0, 1e-4), size.members, 0, "bench")
-    shape = NoiseShape(size.batch, size.particles, size.hidden)
-    numbers = itertools.count()
-
-    def drawn() -> tuple[Any, Any]:
-        lengths = [size.steps] * size.members
-        found = draw(members, ("train", 1, next(numbers)), lengths, shape, device)
-        return found.normal, found.uniform
-
-    def step(normal: Tensor, uniforms: Tensor) -> None:
-        population.update(lambda p: filter_loss(size, p, x, y, run, normal, uniforms))
-
-    call = RepeatedCall(step, drawn())
-    with float32_products():
-        for _ in range(2):
-            call.eagerly(drawn())
-        if device.type == "cuda":
-            torch.cuda.empty_cache()  # what the eager steps leave, a graph can't use
-        call.capture(make, make.pool())
-
-    return lambda: call.replay(drawn())
 
 
 def plain_step(size: Size, whole: bool = False, device: str = "cuda") -> Callable[[], None]:
@@ -283,11 +220,8 @@ def cudnn_step(cell: str, hidden: int, size: Size) -> Callable[[], None]:
     return step
 
 
-def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Callable[[], None]:
-    """Capture the step of a plain LSTM or GRU population, batched weights.
-
-    ``way`` is of the loop over time: ``plain``, ``compiled`` or ``fused``.
-    """
+def rnn_step(cell: str, hidden: int, members: int, size: Size) -> Callable[[], None]:
+    """Capture the step of a plain LSTM or GRU population with batched weights, in kernels."""
     gru = cell == "gru"
     blocks = 3 if gru else 4
     shapes = {
@@ -302,9 +236,7 @@ def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Call
     )
     x = torch.randn(size.steps, members, size.batch, size.inputs, device="cuda")
     y = torch.randn(size.steps, members, size.batch, device="cuda")
-    plain: Callable[..., Any] = gru_step if gru else lstm_step
-    one = torch.compile(plain, dynamic=False) if way == "compiled" else plain
-    run = run_rnn_fused if way == "fused" else run_rnn
+    one: Callable[..., Any] = gru_step if gru else lstm_step
 
     def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         projected = affine(
@@ -315,12 +247,12 @@ def rnn_step(cell: str, hidden: int, members: int, way: str, size: Size) -> Call
             GRUWeights(p["recurrent"], p["candidate"]) if gru else LSTMWeights(p["recurrent"])
         )
         state = RNNState(zero, None if gru else zero)
-        out = run(one, projected, state, weights, RNNSwitches())
+        out = run_rnn_fused(one, projected, state, weights, RNNSwitches())
         guess = affine(out.hidden, p["head"]).squeeze(-1)
         return member_sums((guess - y).square()) / size.batch
 
     def step(x: Tensor, y: Tensor) -> None:
-        with beside(size, way == "fused"):
+        with beside(size):
             population.update(lambda p: loss(p, x, y))
 
     return replayed(CapturedStep(step, [x, y]), population)

@@ -1,26 +1,14 @@
-"""docs/api.md is what the docstrings say, and every public name has its sections."""
+"""Every public name of the library has a docstring with its sections; the docs site shows them."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
-from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-_spec = importlib.util.spec_from_file_location("render_api", DOCS / "render_api.py")
-render_api = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(render_api)
 
-
-def test_the_page_is_up_to_date():
-    text = (DOCS / "api.md").read_text(encoding="utf-8")
-    assert text == render_api.render(), "run `python docs/render_api.py`"
-
-
-@pytest.mark.parametrize("module", render_api.MODULES)
+@pytest.mark.parametrize("module", ["pfrnn.nn", "pfrnn.functional"])
 def test_every_public_name_is_documented(module):
     loaded = importlib.import_module(module)
     for name in loaded.__all__:
