@@ -22,13 +22,13 @@ LONGEST = (
     "chaos/test_chaos.py",
     "workflow/test_run.py",
     "slurm/test_slurm.py",
-    "tracking/test_servers.py",
+    "track/test_server.py",
     "kernels/test_compiles.py",
     "training/test_fused_path.py",
     "workflow/test_dvc_clone.py",
     "training/test_all_variants.py",
     "nn/test_compile.py",
-    "tracking/test_mlflow.py",
+    "track/test_mlflow.py",
 )
 
 

@@ -55,7 +55,13 @@ ALLOWED = {
         "study.devices",
         "study.jobfolder",
     },
-    "study.track": {"study.plan", "study.train", "study.report", "study.evaluate"},
+    "study.track": {
+        "study.data",
+        "study.plan",
+        "study.train",
+        "study.report",
+        "study.evaluate",
+    },
     "study.report": {
         "study.data",
         "study.evaluate",

@@ -166,10 +166,3 @@ def test_the_readme_that_a_report_shall_write_must_be_there(tmp_path, capsys, mo
     assert main(["report", *arguments, "--readme", str(tmp_path / "none.md")]) == 2
     assert "none.md: no such file" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf", "soon"])
-def test_an_import_that_goes_on_needs_a_time_above_zero(seconds, capsys) -> None:
-    with pytest.raises(SystemExit):
-        build_parser().parse_args(["mlflow-import", f"--watch={seconds}"])
-    assert f"expected seconds above 0, got '{seconds}'" in capsys.readouterr().err

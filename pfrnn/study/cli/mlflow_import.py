@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfrnn.errors import ConfigError, RecordError
+from pfrnn.errors import ConfigError
 from pfrnn.study.config import TIERS
 from pfrnn.study.files import write_json
 
@@ -22,9 +20,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "mlflow-import",
         help="bring MLflow up to date with the run records",
-        description="Import finished jobs into MLflow: the local store mlflow.db, or the server "
-        "that MLFLOW_TRACKING_URI names. Importing twice changes nothing.",
-        epilog="Example: pfrnn mlflow-import --tier quick --watch",
+        description="Import all jobs into MLflow, also those in training: into the local store "
+        "mlflow.db, or the server that MLFLOW_TRACKING_URI names. Importing twice changes nothing.",
+        epilog="Example: pfrnn mlflow-import --tier quick",
     )
     parser.add_argument("--tier", choices=TIERS, help="import results/TIER (default: all tiers)")
     parser.add_argument("--results", type=Path, help="import this folder")
@@ -37,32 +35,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--or-later", action="store_true", help="a store that can't be reached is no failure"
     )
-    parser.add_argument(
-        "--watch",
-        type=_seconds,
-        nargs="?",
-        const=30.0,
-        metavar="SECONDS",
-        help="go on until interrupted, also with jobs in training (default: every 30 s)",
-    )
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    """A time above 0 and finite; argparse names the option."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text!r}")
-    return seconds
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Create the store, import, write the summary; each as asked."""
-    if parsed.watch is not None:
-        _watch(parsed)
     from pfrnn.study.track.importer import one_at_a_time
     from pfrnn.study.track.store import StoreError
 
@@ -79,25 +56,10 @@ def run(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(parsed: argparse.Namespace) -> None:
-    """Import again and again, until interrupted; a store that is away is waited for."""
-    from pfrnn.study.track.importer import one_at_a_time
-    from pfrnn.study.track.store import StoreError
-
-    while True:
-        try:
-            with one_at_a_time(Path("results")):
-                _import(parsed, _folders(parsed), live=True)
-        except (StoreError, RecordError) as error:
-            # A record that was just being written is whole in the next round.
-            print(f"not imported: {error}", file=sys.stderr, flush=True)
-        time.sleep(parsed.watch)
-
-
 def _count(folders: list[Path]) -> int:
-    from pfrnn.study.track.jobs import record_folders
+    from pfrnn.study.track.jobs import job_folders
 
-    return sum(len(record_folders(folder)) for folder in folders)
+    return sum(len(job_folders(folder, finished=True)) for folder in folders)
 
 
 def _folders(parsed: argparse.Namespace) -> list[Path]:
@@ -111,9 +73,8 @@ def _folders(parsed: argparse.Namespace) -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
-def _import(parsed: argparse.Namespace, folders: list[Path], live: bool = False) -> None:
-    from pfrnn.study.track.attachments import Attacher, planned_tags
-    from pfrnn.study.track.importer import Options, import_results
+def _import(parsed: argparse.Namespace, folders: list[Path]) -> None:
+    from pfrnn.study.track.importer import import_results
     from pfrnn.study.track.store import DEFAULT_URI, MlflowStore, create_store, tracking_uri
 
     uri = tracking_uri()
@@ -125,13 +86,7 @@ def _import(parsed: argparse.Namespace, folders: list[Path], live: bool = False)
     store = MlflowStore(uri)
     for folder in folders:
         plan = _plan(parsed.params, folder.name)
-        options = Options(
-            report=lambda key: print(f"imported {key}", file=sys.stderr, flush=True),
-            tags=planned_tags(plan) if plan else {},
-            attach=Attacher(folder, plan, not parsed.no_models),
-            live=live,
-        )
-        done = import_results(folder, store, options)
+        done = import_results(folder, store, plan, not parsed.no_models)
         print(
             f"{folder}: {done.imported} jobs imported ({done.runs} runs), "
             f"{done.unchanged} unchanged",

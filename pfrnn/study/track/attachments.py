@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pfrnn.errors import PfrnnError
 from pfrnn.study.files import read_json, write_json
 from pfrnn.study.plan import Plan
-from pfrnn.study.track.importer import Attachments, Model
 from pfrnn.study.variants import variant
+
+
+class Model(NamedTuple):
+    """A model to log and to register.
+
+    Attributes:
+        name: registered name.
+        alias: which of its versions it is: the tier, with the size rule unless that is fixed.
+        folder: what ``pfrnn.study.train.serving.export`` wrote.
+        example: its example input.
+        outputs: size of a prediction's last axis.
+        task: regression, classification or localization.
+    """
+
+    name: str
+    alias: str
+    folder: Path
+    example: Mapping[str, Any]
+    outputs: int
+    task: str
+
+
+class Attachments(NamedTuple):
+    """Files and the model that belong to a job's parent run."""
+
+    files: Sequence[Path] = ()
+    model: Model | None = None
 
 
 def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
@@ -26,59 +54,49 @@ def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
     }
 
 
-class Attacher:
-    """Makes the attachments of a tier's jobs."""
+def attachments(
+    folder: Path, results: Path, plan: Plan | None, models: bool, scratch: Path
+) -> Attachments:
+    """Return a finished job's attachments; a final has pictures and, if selected, a model.
 
-    def __init__(self, results: Path, plan: Plan | None, models: bool = True) -> None:
-        """Remember where.
+    Args:
+        folder: the job's.
+        results: ``results/<tier>``.
+        plan: the configuration's plan; without one no model is logged.
+        models: whether to log models.
+        scratch: an empty folder for what is written anew.
+    """
+    run = read_json(folder / "run.json")
+    environment = {key: run[key] for key in ("versions", "machine", "commit") if key in run}
+    write_json(scratch / "environment.json", environment)
+    files = [folder / "run.json", scratch / "environment.json"]
+    job = folder.relative_to(results).as_posix()
+    if not job.startswith("final/"):
+        return Attachments(files)
+    if (folder / "predictions.npz").exists():
+        from pfrnn.study.report.run_pictures import write_pictures
 
-        Args:
-            results: ``results/<tier>``.
-            plan: the configuration's plan; None logs no model.
-            models: whether to log models.
-        """
-        self._results = results
-        self._plan = plan
-        self._models = models
-
-    def __call__(self, folder: Path, scratch: Path) -> Attachments:
-        """Return a job's attachments, written below ``scratch`` where they are new."""
-        run = read_json(folder / "run.json")
-        files = [folder / "run.json"]
-        environment = {key: run[key] for key in ("versions", "machine", "commit") if key in run}
-        write_json(scratch / "environment.json", environment)
-        files.append(scratch / "environment.json")
-        if folder.relative_to(self._results).parts[0] != "final":
-            return Attachments(files)
-        return Attachments([*files, *_pictures(folder, run, scratch)], self._model(folder, scratch))
-
-    def _model(self, folder: Path, scratch: Path) -> Model | None:
-        job = folder.relative_to(self._results).as_posix()
-        if self._plan is None or not self._models:
-            return None
-        try:
-            cell = self._plan.cell(job)
-        except KeyError:
-            # A result of other parameters than the configuration's: kept, but not selected.
-            return None
-        from pfrnn.study.train.places import Places
-        from pfrnn.study.train.serving import export
-
-        try:
-            example = export(self._plan, job, Places(self._results), scratch / "model")
-        except PfrnnError as error:
-            print(f"{job}: no model logged: {error}", file=sys.stderr)
-            return None
-        card = read_json(scratch / "model" / "model.json")["card"]
-        outputs = len(card["classes"]) or len(card["target_mean"])
-        # Shared finals carry the name of what was trained.
-        name = f"pfrnn-{self._results.name}-{cell.dataset}-{cell.trained}-{cell.size_rule}"
-        return Model(name, scratch / "model", example, outputs, card["task"])
+        files += write_pictures(folder, run["dataset"], run["variant"], scratch)
+    model = _model(job, results, plan, scratch / "model") if plan and models else None
+    return Attachments(files, model)
 
 
-def _pictures(folder: Path, run: dict[str, object], scratch: Path) -> list[Path]:
-    if "dataset" not in run or not (folder / "predictions.npz").exists():
-        return []
-    from pfrnn.study.report.run_pictures import write_pictures
+def _model(job: str, results: Path, plan: Plan, folder: Path) -> Model | None:
+    """Export a final's model; None for results of other parameters than the plan's."""
+    from pfrnn.study.train.places import Places
+    from pfrnn.study.train.serving import export
 
-    return write_pictures(folder, str(run["dataset"]), str(run["variant"]), scratch)
+    try:
+        cell = plan.cell(job)
+        example = export(plan, job, Places(results), folder)
+    except KeyError:
+        return None
+    except PfrnnError as error:
+        print(f"{job}: no model logged: {error}", file=sys.stderr)
+        return None
+    card = read_json(folder / "model.json")["card"]
+    outputs = len(card["classes"]) or len(card["target_mean"])
+    # Shared finals carry the name of what was trained.
+    name = f"pfrnn-{cell.dataset}-{cell.trained}"
+    alias = results.name if cell.size_rule == "fixed" else f"{results.name}-{cell.size_rule}"
+    return Model(name, alias, folder, example, outputs, card["task"])

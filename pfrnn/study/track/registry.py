@@ -1,4 +1,4 @@
-"""A cell's model in MLflow: logged with its code, registered under a name, alias ``selected``."""
+"""A final's model in MLflow: logged with its code, one a data set and variant, alias the tier."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pfrnn.study.track.importer import Model
+from pfrnn.study.track.attachments import Model
 
-ALIAS = "selected"
 # All that loading and predicting imports, besides mlflow and the package's own code.
 REQUIREMENTS = ("torch", "numpy", "pydantic", "pyyaml", "tqdm")
 PACKAGE = Path(__file__).parents[2]
 
 
 def log_model(client: Any, uri: str, run_id: str, model: Model) -> None:
-    """Log a model to a run, register it, and let the alias point to it; older versions go."""
+    """Log a model to a run, register it, and point its alias to it; the older version goes."""
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -35,18 +34,19 @@ def log_model(client: Any, uri: str, run_id: str, model: Model) -> None:
             code_paths=[str(PACKAGE)],
             pip_requirements=requirements(),
         )
+    older = ""
     try:
         client.create_registered_model(model.name)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+        older = client.get_registered_model(model.name).aliases.get(model.alias, "")
     new = client.create_model_version(
         model.name, logged.model_uri, run_id=run_id, model_id=logged.model_id
     )
-    client.set_registered_model_alias(model.name, ALIAS, new.version)
-    for old in client.search_model_versions(f"name = '{model.name}'"):
-        if int(old.version) < int(new.version):
-            client.delete_model_version(model.name, old.version)
+    client.set_registered_model_alias(model.name, model.alias, new.version)
+    if older:
+        client.delete_model_version(model.name, older)
 
 
 def requirements() -> list[str]:

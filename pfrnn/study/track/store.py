@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from pfrnn.errors import PfrnnError
-from pfrnn.study.track.importer import Attachments
-from pfrnn.study.track.jobs import Job, Member
+from pfrnn.errors import ConfigError, PfrnnError
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.track.attachments import Attachments
+from pfrnn.study.track.jobs import Job, Values
 from pfrnn.study.track.registry import log_model
 
 DEFAULT_URI = "sqlite:///mlflow.db"
-# A call takes 1,000 entries in all, of them 100 parameters and 100 tags.
-_METRICS_A_CALL = 750
-_PARAMS_A_CALL = 100
-_LONGEST_VALUE = 500
 
 
 class StoreError(PfrnnError):
-    """The tracking store can't be reached; the records are not touched by that."""
+    """The tracking store failed; the records are not touched by that."""
 
 
 def tracking_uri() -> str:
@@ -31,22 +29,27 @@ def tracking_uri() -> str:
 
 
 def create_store(uri: str) -> None:
-    """Create or migrate a database store's tables.
+    """Create a database store's tables, or bring those of an older MLflow up to date.
 
     Done once, alone: several first connections to a fresh SQLite store break it. A server looks
     after its own store.
+
+    Raises:
+        StoreError: the tables are of a newer MLflow, or cannot be made.
     """
     if "://" not in uri or uri.startswith(("http://", "https://")):
         return
     command = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+    environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1]
-        raise PfrnnError(f"can't create the MLflow store {uri}: {reason}")
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+        if "Can't locate revision" in reason:
+            raise StoreError(
+                f"the MLflow store {uri} was written by a newer MLflow than the installed one; "
+                f"install the newer one, or move the store away and import again"
+            )
+        raise StoreError(f"the MLflow store {uri} cannot be created: {reason}")
 
 
 class MlflowStore:
@@ -62,51 +65,43 @@ class MlflowStore:
         from mlflow import MlflowClient
 
         self._uri = uri
+        self._experiments: dict[str, str] = {}
         with _in_words(uri):
             self._client = MlflowClient(tracking_uri=uri)
-            self._experiments = {
-                experiment.name: experiment.experiment_id
-                for experiment in self._client.search_experiments()
-            }
+            self._client.search_experiments(max_results=1)
 
-    def imported(self, experiment: str) -> dict[str, str]:
-        """Return {job key: digest} of the jobs that stand completely in an experiment."""
-        complete = "tags.`pfrnn.complete` = 'yes'"
+    def imported(self, dataset: str) -> dict[str, str]:
+        """Return {job key: digest} of the jobs that stand completely in a data set's experiment."""
         with _in_words(self._uri):
             return {
                 run.data.tags["pfrnn.key"]: run.data.tags["pfrnn.digest"]
-                for run in self._search(experiment, complete)
+                for run in self._search(dataset, "tags.`pfrnn.complete` = 'yes'")
             }
 
     def replace(self, job: Job, attached: Attachments) -> None:
         """Remove a job's older runs, also half-written ones, and write its runs."""
         with _in_words(self._uri):
-            for run in self._search(job.experiment, f"tags.`pfrnn.key` = '{job.key}'"):
+            for run in self._search(job.dataset, f"tags.`pfrnn.key` = '{job.key}'"):
                 self._client.delete_run(run.info.run_id)
-            parent = self._create(job, job.key.split("/", 3)[3], {})
+            status = "running" if job.running else "finished"
+            parent = self._create(job, job.name, {**job.origin, "status": status})
+            self._log_dataset(parent, job)
             for path in attached.files:
                 self._client.log_artifact(parent, str(path))
             if attached.model:
                 log_model(self._client, self._uri, parent, attached.model)
             for member in job.members:
-                # A member's tags cost next to nothing here, and a commit of their own later.
-                tags = {**_tagged(member.tags), "mlflow.parentRunId": parent}
-                child = self._create(job, member.name, tags)
-                self._log(child, job, member._replace(tags={}))
-                self._end(child, job)
+                tags = {"mlflow.parentRunId": parent, "status": member.status}
+                self._log(self._create(job, member.name, tags), job, member.values)
             # Last of all: a parent without this tag is taken for half-written, and replaced.
-            tags = {**job.tags, "pfrnn.digest": job.digest, "pfrnn.complete": "yes"}
-            whole = Member(job.key, job.parameters, tags, job.metrics, {})
-            self._log(parent, job, whole)
-            self._end(parent, job)
+            complete = {"pfrnn.digest": job.digest, "pfrnn.complete": "yes"}
+            self._log(parent, job, job.values, complete)
 
-    def _search(self, experiment: str, filter_string: str) -> list[Any]:
-        experiment_id = self._experiment(experiment)
-        found: list[Any] = []
-        token = None
+    def _search(self, dataset: str, filter_string: str) -> list[Any]:
+        experiment, found, token = self._experiment(dataset), [], None
         while True:
             page = self._client.search_runs(
-                [experiment_id], filter_string, max_results=1000, page_token=token
+                [experiment], filter_string, max_results=1000, page_token=token
             )
             found.extend(page)
             token = page.token
@@ -114,77 +109,109 @@ class MlflowStore:
                 return found
 
     def _experiment(self, name: str) -> str:
+        """The id of a data set's experiment, which is created, restored or replaced as needed."""
+        if name not in self._experiments:
+            self._experiments[name] = self._found(f"pfrnn/{name}") or self._new(name)
+        return self._experiments[name]
+
+    def _found(self, title: str) -> str | None:
+        experiment = self._client.get_experiment_by_name(title)
+        if experiment is None:
+            return None
+        identifier: str = experiment.experiment_id
+        place = experiment.artifact_location.removeprefix("file://")
+        if self._uri == DEFAULT_URI and not Path(place).is_relative_to(Path.cwd()):
+            _say(f"{title}: its files lie in {place}; it is built again in this folder")
+            self._client.rename_experiment(identifier, f"{title} (of {place})")
+            self._client.delete_experiment(identifier)
+            return None
+        if experiment.lifecycle_stage == "deleted":
+            _say(f"{title}: this experiment had been deleted in MLflow; it is restored")
+            self._client.restore_experiment(identifier)
+        return identifier
+
+    def _new(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
-        if name not in self._experiments:
-            try:
-                self._experiments[name] = self._client.create_experiment(name)
-            except MlflowException:
-                # Another import was faster.
-                known = self._client.get_experiment_by_name(name)
-                if known is None:
-                    raise
-                self._experiments[name] = known.experiment_id
-        return self._experiments[name]
+        title = f"pfrnn/{name}"
+        # The kind opens the experiment on its training runs.
+        tags = {"mlflow.experimentKind": "custom_model_development"}
+        try:
+            card = dataset(name).card
+            tags["mlflow.note.content"] = (
+                f"{card.title}: {card.target} ({card.unit}), metric {card.metric}. "
+                "Imported from run records by pfrnn mlflow-import."
+            )
+        except ConfigError:  # a set that is no longer here
+            pass
+        try:
+            created: str = self._client.create_experiment(title, tags=tags)
+        except MlflowException:
+            # Another import was faster.
+            known = self._client.get_experiment_by_name(title)
+            if known is None:
+                raise
+            created = known.experiment_id
+        return created
 
     def _create(self, job: Job, name: str, tags: Mapping[str, str]) -> str:
         created = self._client.create_run(
-            self._experiment(job.experiment),
-            start_time=job.finished_ms - int(1000 * job.seconds),
-            tags={**tags, "pfrnn.key": job.key},
+            self._experiment(job.dataset),
+            start_time=job.end_ms - int(1000 * job.seconds),
+            tags={**job.tags, **tags, "pfrnn.key": job.key},
             run_name=name,
         )
         run_id: str = created.info.run_id
         return run_id
 
-    def _end(self, run_id: str, job: Job) -> None:
-        if not job.running:
-            self._client.set_terminated(run_id, end_time=job.finished_ms)
+    def _log_dataset(self, run_id: str, job: Job) -> None:
+        """Fill the run's dataset field: the name, the arrays' digest and their state."""
+        from mlflow.entities import Dataset, DatasetInput
 
-    def _log(self, run_id: str, job: Job, member: Member) -> None:
-        """Write parameters, tags and metrics; as a rule in one call."""
+        digest, state = (job.origin.get(f"data_{name}", "unknown") for name in ("digest", "state"))
+        data = Dataset(
+            job.dataset, digest[:36], "pfrnn", f"data/prepared/{job.dataset}-* ({state})"
+        )
+        self._client.log_inputs(run_id, [DatasetInput(data, [])])
+
+    def _log(
+        self, run_id: str, job: Job, values: Values, tags: Mapping[str, str] | None = None
+    ) -> None:
+        """Write parameters, metrics and curves, tags last, and end the run of a finished job."""
         from mlflow.entities import Metric, Param, RunTag
 
-        params = [Param(key, value) for key, value in _clipped(member.parameters).items()]
-        metrics = [Metric(k, v, job.finished_ms, 0) for k, v in member.metrics.items()]
-        for key, points in member.curves.items():
-            metrics += [Metric(key, value, job.finished_ms, step) for step, value in points]
-        *early, last = _batches(metrics, _METRICS_A_CALL) or [[]]
-        for part in early:
-            self._client.log_batch(run_id, metrics=part)
-        *first, rest = _batches(params, _PARAMS_A_CALL) or [[]]
-        for values in first:
-            self._client.log_batch(run_id, params=values)
-        # The tags come last: among a parent's is the one that calls it complete.
-        tags = [RunTag(key, value) for key, value in _tagged(member.tags).items()]
-        self._client.log_batch(run_id, metrics=last, params=rest, tags=tags)
+        metrics = [Metric(key, value, job.end_ms, 0) for key, value in values.metrics.items()]
+        for key, points in values.curves.items():
+            metrics += [Metric(key, value, job.end_ms, epoch) for epoch, value in points]
+        self._client.log_batch(
+            run_id,
+            metrics=metrics,
+            params=[Param(key, value) for key, value in values.parameters.items()],
+            tags=[RunTag(key, value) for key, value in (tags or {}).items()],
+        )
+        if not job.running:
+            self._client.set_terminated(run_id, end_time=job.end_ms)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def _in_words(uri: str) -> Iterator[None]:
-    """Turn a store's failure into one sentence."""
+    """Say in one sentence what a store's failure is, and what cures it."""
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (MlflowException, OSError) as error:
+    except (MlflowException, SQLAlchemyError, OSError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise StoreError(
-            f"no MLflow store answers at {uri}: {first}; the records on disk are complete, "
-            "import them later with: pfrnn mlflow-import"
-        ) from error
-
-
-def _tagged(values: Mapping[str, str]) -> dict[str, str]:
-    """Tags that say something."""
-    return {key: value for key, value in _clipped(values).items() if value}
-
-
-def _clipped(values: Mapping[str, str]) -> dict[str, str]:
-    return {key: value[:_LONGEST_VALUE] for key, value in values.items()}
-
-
-def _batches(items: Iterable[Any], size: int) -> list[list[Any]]:
-    """Split into lists of at most ``size``."""
-    values = list(items)
-    return [values[start : start + size] for start in range(0, len(values), size)]
+        if "database schema" in first:
+            cure = "pfrnn mlflow-import --create-store"
+            message = f"the MLflow store {uri} has the tables of another MLflow; run: {cure}"
+        elif uri.startswith(("http://", "https://")):
+            message = f"no MLflow store answers at {uri}: {first}; import later"
+        else:
+            message = f"the MLflow store {uri} cannot be used: {first}; move it away, import again"
+        raise StoreError(f"{message} (the records on disk are complete)") from error

@@ -53,9 +53,15 @@ def _record(folder: Path, count: int, epochs: int, repetition: bool) -> Path:
         {
             "parameters": {"training": {"patience": 20}, "hidden_size": 80},
             "dataset": "air",
+            "variant": "pf_lstm" if repetition else "lstm",
+            "metric": "rmse",
+            "hidden_size": 80,
+            "particles": 0,
             "batch_size": 32,
+            "wall_seconds": 120.0,
             "commit": "abc",
             "data_digest": "d1",
+            "data_state": "whole",
             "versions": {"torch": "2.13.0"},
             "seeds": [1, 2],
         },
@@ -66,11 +72,6 @@ def _record(folder: Path, count: int, epochs: int, repetition: bool) -> Path:
 def write_search(results: Path, members: int = 2, epochs: int = 3) -> Path:
     """Write a search block's record."""
     return _record(results / SEARCH, members, epochs, repetition=False)
-
-
-def write_block(results: Path, dataset: str, name: str, members: int, epochs: int) -> Path:
-    """Write the record of another search block."""
-    return _record(results / "search" / dataset / "lstm" / name, members, epochs, repetition=False)
 
 
 def write_final(results: Path, repetitions: int = 2) -> Path:
