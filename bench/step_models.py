@@ -16,17 +16,13 @@ from pfrnn.functional.linear import affine, products
 from pfrnn.functional.pf_gru import PFGRUWeights
 from pfrnn.functional.pf_lstm import PFLSTMWeights
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step
-from pfrnn.functional.sums import member_sums, replaced, sums
 from pfrnn.functional.types import FilterSwitches, PFState, Readout, RNNState, RNNSwitches
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import CapturedStep
 from pfrnn.kernels.linear import product
-from pfrnn.kernels.loss import Weights
-from pfrnn.kernels.loss import filter_loss as kernel_loss
 from pfrnn.kernels.noise import NoiseKey
 from pfrnn.kernels.rnn import run_rnn_fused
 from pfrnn.kernels.sequence import run_pf_fused
-from pfrnn.kernels.sums import total
 from pfrnn.study.train.flat import Flat, FlatRMSprop
 from pfrnn.study.train.optimiser import Hyper
 
@@ -43,8 +39,7 @@ class Size(NamedTuple):
     precision: str = "tf32"
     inputs: int = 8
     encoder: int = 64
-    # Of inputs and encoders, and the sums of losses and norms, in fused steps: "kernels", or
-    # "library" for torch's.
+    # Of inputs and encoders in fused steps: "kernels", or "library" for torch's.
     products: str = "kernels"
 
 
@@ -85,13 +80,9 @@ def filter_loss(size: Size, p: dict[str, Tensor], x: Tensor, y: Tensor, run: dis
         projected, state, noise, uniforms, weights, FilterSwitches(), extras=False,
         particles=False, readout=Readout(p["head"]),
     )  # fmt: skip
-    if replaced():
-        # As the training loop; another constant than below, T log K.
-        return kernel_loss(out.read, out.log_weights, y.transpose(0, 1).unsqueeze(-1), None,
-                           Weights(1.0, 1.0))  # fmt: skip
     guesses = out.read.squeeze(-1).transpose(0, 1)
     steps = training_loss(guesses, out.log_weights.transpose(0, 1), y)
-    return member_sums(steps.transpose(0, 1)) / n
+    return steps.sum((1, 2)) / n
 
 
 def training_loss(guesses: Tensor, log_weights: Tensor, y: Tensor) -> Tensor:
@@ -137,7 +128,7 @@ def replayed(captured: CapturedStep, *memory: Any) -> Callable[[], None]:
 
 @contextmanager
 def beside(size: Size) -> Iterator[None]:
-    """Compute products of sequences and sums as ``size`` says.
+    """Compute products of sequences as ``size`` says.
 
     Raises:
         ValueError: neither "kernels" nor "library".
@@ -147,7 +138,7 @@ def beside(size: Size) -> Iterator[None]:
     if size.products == "library":
         yield
         return
-    with products(product), sums(total):
+    with products(product):
         yield
 
 
@@ -249,7 +240,7 @@ def rnn_step(cell: str, hidden: int, members: int, size: Size) -> Callable[[], N
         state = RNNState(zero, None if gru else zero)
         out = run_rnn_fused(one, projected, state, weights, RNNSwitches())
         guess = affine(out.hidden, p["head"]).squeeze(-1)
-        return member_sums((guess - y).square()) / size.batch
+        return (guess - y).square().sum((0, 2)) / size.batch
 
     def step(x: Tensor, y: Tensor) -> None:
         with beside(size):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,16 +13,18 @@ from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.arguments import ACTIVATIONS
-from pfrnn.functional.handover import Handover
 
 LEAKY_SLOPE = 0.01
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Any]
-_PRODUCTS = Handover("products")
+_OVERRIDE: ContextVar[Product | None] = ContextVar("products", default=None)
 
 
-def products(by: Product) -> AbstractContextManager[None]:
-    """Compute inside what :func:`affine` does for a population by another function.
+@contextmanager
+def products(by: Product) -> Iterator[None]:
+    """Override :func:`affine` for populations inside a ``with`` block, in this thread.
+
+    torch.compile sees the plain product: a graph that it made would keep the override.
 
     Args:
         by: called with ``affine``'s arguments where the weight has one leading axis; returns the
@@ -32,7 +35,11 @@ def products(by: Product) -> AbstractContextManager[None]:
         ...     affine(torch.ones(2, 5, 3), torch.ones(2, 3, 4))
         tensor(0.)
     """
-    return _PRODUCTS.to(by)
+    token = _OVERRIDE.set(by)
+    try:
+        yield
+    finally:
+        _OVERRIDE.reset(token)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -56,9 +63,10 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     lead = weight.dim() - 2
     extra = x.dim() - weight.dim()
-    found = _PRODUCTS.result(x, weight, bias) if lead == 1 else None
-    if found is not None:
-        return found
+    if lead == 1 and not torch.compiler.is_compiling() and (by := _OVERRIDE.get()) is not None:
+        found = by(x, weight, bias)
+        if found is not NotImplemented:
+            return cast(Tensor, found)
     if lead == 0 or extra <= 0:
         if bias is None:
             return x @ weight

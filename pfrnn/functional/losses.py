@@ -22,7 +22,6 @@ from pfrnn.functional.arguments import (
     check_mask,
     wrong_type,
 )
-from pfrnn.functional.sums import member_sums
 from pfrnn.functional.weights import lift
 
 Kind = Literal["regression", "classification"]
@@ -295,7 +294,7 @@ def reduce_loss(
     if time == "mean":
         # Before the sum, so that there is only one.
         steps = steps / (len(steps) if known is None else known.each.clamp(min=1))
-    total = member_sums(steps)
+    total = steps.sum(0).sum(-1)
     if batch == "sum":
         return total
     return total / (steps.shape[-1] if known is None else known.sequences)

@@ -30,7 +30,7 @@ from pfrnn.kernels.backward_parts import (
     store_gate,
     store_slab,
 )
-from pfrnn.kernels.early import let_next_begin, wait_for_previous
+from pfrnn.kernels.dependent_launch import launch_dependents, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, tanh
 from pfrnn.kernels.readout import PARTS, add_weights_gradient, outputs_gradient
 from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
@@ -55,7 +55,7 @@ def backward_kernel(
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, GH: tl.constexpr, GL: tl.constexpr, H: tl.constexpr,
     HP: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr,
-    PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, EARLY: tl.constexpr,
+    PB: tl.constexpr, PREC: tl.constexpr, OUT: tl.constexpr, DEPENDENT: tl.constexpr,
     FETCH: tl.constexpr, TICKET: tl.constexpr, LATE: tl.constexpr, END: tl.constexpr,
     LEAN: tl.constexpr,
 ):  # fmt: skip
@@ -89,7 +89,7 @@ def backward_kernel(
     first = tl.program_id(1) * G
     NK = N * K
     here, carry = m * (T + 1) * NK, m * NK * H
-    let_next_begin(EARLY)
+    launch_dependents(DEPENDENT)
     scale = 1.0
     if gates_.dtype.element_ty == tl.float16:
         scale = tl.load(scale_ + m)
@@ -136,7 +136,7 @@ def backward_kernel(
             ahead = load_block(w, wd_, first, 1, H, HP, BK, AHEAD)
         elif NOISE != 0:
             last = load_block(wt, wtd_, first, c + 1, H, HP, BK, AHEAD)
-    wait_for_previous(EARLY)
+    wait_for_previous(DEPENDENT)
     if not LAST:
         dobs = tl.load(dobs_at)
         # Two buffers in turn: threads that hold copies of a weight must all read before one writes.

@@ -17,17 +17,20 @@ import torch
 from pfrnn.errors import ConfigError
 from pfrnn.functional.pf_gru import pf_gru_step
 from pfrnn.functional.pf_lstm import pf_lstm_step
-from pfrnn.functional.rnn import RNNStep, gru_step, lstm_step, run_rnn
+from pfrnn.functional.rnn import RNNStep, run_rnn
 from pfrnn.functional.sequence import run_pf
 from pfrnn.functional.types import FilterSwitches, RNNSwitches
+from pfrnn.kernels.ground import (
+    MAX_PARTICLES,
+    MAX_UNITS,
+    basic_refusal,
+    device_refusal,
+    interpreted,
+    rnn_refusal,
+)
 
 VARIABLE = "PFRNN_KERNELS"
 WAYS = ("auto", "fused", "compiled", "plain")
-MAX_PARTICLES = 128
-# A wider layer's weight blocks don't fit the shared memory at the tile sizes measured so far.
-MAX_UNITS = 128
-# A head with more outputs is applied outside the kernels: loops over them are unrolled.
-MAX_OUTPUTS = 4
 
 Run = Callable[..., Any]
 
@@ -67,11 +70,6 @@ class Choice(NamedTuple):
     run: Run
 
 
-def interpreted() -> bool:
-    """Whether Triton runs kernels in its interpreter, on the CPU (tests)."""
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
-
-
 def refusal(problem: Problem, interpreter: bool = True) -> str | None:
     """Say why the fused kernels can't run this filter; None when they can.
 
@@ -79,13 +77,11 @@ def refusal(problem: Problem, interpreter: bool = True) -> str | None:
         problem: the filter.
         interpreter: whether Triton's interpreter, where it is on, counts as a device.
     """
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    device = None if interpreter and interpreted() else device_refusal(problem.device)
-    if device is not None:
-        return device
-    if problem.dtype != torch.float32:
-        return f"the kernels compute in float32, not {problem.dtype}"
+    if (why := basic_refusal(problem.dtype)) is not None:
+        return why
+    if not (interpreter and interpreted()):
+        if (why := device_refusal(problem.device)) is not None:
+            return why
     if problem.step not in (pf_lstm_step, pf_gru_step):
         return "the kernels know the PF-LSTM's and the PF-GRU's step only"
     if problem.particles > MAX_PARTICLES:
@@ -93,18 +89,6 @@ def refusal(problem: Problem, interpreter: bool = True) -> str | None:
     if problem.units > MAX_UNITS:
         return f"{problem.units} hidden units are more than {MAX_UNITS}"
     return _switch_refusal(problem.switches, problem.step is pf_gru_step)
-
-
-def device_refusal(device: torch.device) -> str | None:
-    """Say why no kernel runs on a device; None where they do."""
-    if device.type != "cuda":
-        return f"the kernels run on a CUDA GPU, not on {device.type}"
-    if torch.version.hip is not None:
-        return "the kernels are written for NVIDIA GPUs"
-    major, minor = torch.cuda.get_device_capability(device)
-    if major < 8:
-        return f"compute capability {major}.{minor} is below 8.0"
-    return None
 
 
 def _switch_refusal(switches: FilterSwitches, gru: bool) -> str | None:
@@ -124,12 +108,11 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
 
     Args:
         problem: the filter.
-        precision: of the fused kernels' products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``
-            (see :func:`pfrnn.kernels.plan.check_precision`).
+        precision: of the fused kernels' products, ``tf32`` or ``ieee``.
 
     Raises:
         ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be; a precision that
-            doesn't exist, or bf16 where it is refused.
+            doesn't exist.
     """
     asked = asked_for()
     if asked == "plain":
@@ -141,7 +124,7 @@ def choose(problem: Problem, precision: str = "tf32") -> Choice:
     if asked == "compiled":
         return _compiled(problem, f"{VARIABLE}=compiled")
     if why is None:
-        return _fused(precision, problem.device)
+        return _fused(precision)
     return (_compiled if _compiles(problem) else _plain)(problem, why)
 
 
@@ -191,36 +174,17 @@ def choose_rnn(
     return Choice("plain", why, functools.partial(run_rnn, step))
 
 
-def rnn_refusal(step: RNNStep, switches: RNNSwitches, dtype: torch.dtype) -> str | None:
-    """Say why the kernels can't run a plain RNN on any device; None when they can.
-
-    Args:
-        step: ``lstm_step`` or ``gru_step``.
-        switches: its static choices.
-        dtype: of the tensors.
-    """
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    if dtype != torch.float32:
-        return f"the kernels compute in float32, not {dtype}"
-    if step not in (lstm_step, gru_step):
-        return "the kernels know the LSTM's and the GRU's step only"
-    if switches.reset_after:
-        return "a GRU with its reset gate after the product"
-    return None
-
-
 def _compiles(problem: Problem) -> bool:
     """Compiling pays on a GPU; on a CPU it needs the user's own C++ compiler."""
     return problem.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
-def _fused(precision: str, device: torch.device) -> Choice:
-    from pfrnn.kernels.plan import check_precision
+def _fused(precision: str) -> Choice:
+    from pfrnn.kernels.form import check_precision
     from pfrnn.kernels.sequence import run_pf_fused
 
     # Now, and not at the first step of a job that has prepared everything else.
-    check_precision(precision, device)
+    check_precision(precision)
     reason = f"one Triton kernel a time step, {precision} products, float32 sums"
     return Choice("fused", reason, functools.partial(run_pf_fused, precision=precision))
 

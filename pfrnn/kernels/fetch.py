@@ -12,17 +12,16 @@ import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from pfrnn.kernels.dispatch import interpreted
-from pfrnn.kernels.early import can_begin_early
-from pfrnn.kernels.plan import padded_units
+from pfrnn.kernels.dependent_launch import has_dependent_launch
+from pfrnn.kernels.ground import interpreted, padded_units
 
 # Bytes: where a fetched tensor begins, and its rows' length, are multiples of it.
 _ALIGNMENT = 16
 
 
 def can_fetch(device: torch.device) -> bool:
-    """Whether kernels for ``device`` may fetch so: the hardware that also begins launches early."""
-    return interpreted() or can_begin_early(device)
+    """Whether kernels for ``device`` may fetch so: the hardware that has dependent launches."""
+    return interpreted() or has_dependent_launch(device)
 
 
 def fetchable(units: int, inner: int, bytes_each: int, address: int) -> bool:

@@ -1,69 +1,205 @@
-"""The fused filter as one differentiable function of a population, (T, M, N, ...)."""
+"""The fused filter of a population as one operator of torch each way.
+
+``torch.ops.pfrnn.filter`` runs all time steps, ``torch.ops.pfrnn.filter_backward`` runs them
+backwards. Both are ``torch.library`` operators with fake kernels: torch.compile and torch.export
+see one node, and autograd finds the gradient by itself. Call them through
+:func:`pfrnn.kernels.sequence.run_pf_fused`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pfrnn.functional.first_order import first_order
-from pfrnn.kernels.plan import Plan, inner_contiguous
-from pfrnn.kernels.run_backward import run_backward
-from pfrnn.kernels.run_forward import Inputs, Saved, Shape, run_forward
+from pfrnn.kernels.form import Form
+from pfrnn.kernels.ground import NO_SECOND_DERIVATIVE, inner_contiguous
+from pfrnn.kernels.noise import NoiseKey, fill_uniform
+from pfrnn.kernels.run_backward import Incoming, run_backward
+from pfrnn.kernels.run_forward import Given, Leaves, Saved, run_forward
+from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
+from pfrnn.kernels.tuning import chosen_tuning, decoded
+
+_LEAVES, _GIVEN = len(Leaves._fields), len(Given._fields)
+_OPTIONS = (
+    "bool noisy, int mode, float alpha, bool softplus, int activation, bool norm, float norm_eps, "
+    "int bptt, str precision, int[] tuning"
+)
+_TENSORS = (
+    "Tensor projected, Tensor hidden, Tensor? cell, Tensor log_weights, Tensor recurrent, "
+    "Tensor? candidate, Tensor observation, Tensor gain, Tensor shift, Tensor? head, "
+    "Tensor? noise, Tensor? uniforms, Tensor? seeds, Tensor? step, Tensor? valid, Tensor? mean, "
+    "Tensor? variance"
+)
 
 
-class FusedFilter(torch.autograd.Function):
-    """Outputs: hidden, log_weights, final cell, y; ancestors, ess, step means and variances."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, plan: Plan, carried: bool, inputs: Inputs, projected: Tensor, hidden: Tensor,
-        cell: Tensor | None, log_weights: Tensor, recurrent: Tensor, candidate: Tensor | None,
-        observation: Tensor, gain: Tensor, shift: Tensor, readout: Tensor | None,
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        """Run the filter over (T, M, N, ...); the final cell only where it is ``carried`` on."""
-        projected = inner_contiguous(projected)
-        particles, units = hidden.shape[-2:]
-        shape = Shape(*projected.shape[:3], particles, units)
-        fixed = (observation.contiguous(), gain.contiguous(), shift.contiguous())
-        read = None if readout is None else readout.contiguous()
-        start = (hidden, cell, log_weights)
-        saved, y = run_forward(
-            plan, inputs, shape, start, projected, recurrent, candidate, *fixed, read
+def _form(given: Given, leaves: Leaves, options: Sequence[Any]) -> Form:
+    noisy, mode, alpha, softplus, activation, norm, norm_eps, bptt, precision, tuning = options
+    source = NOISE_NONE
+    if noisy:
+        source = NOISE_PHILOX if given.noise is None else NOISE_GIVEN
+    _, members, sequences, _ = leaves.projected.shape
+    found = decoded(tuning)
+    if found is None:
+        found = chosen_tuning(
+            members, sequences, *leaves.hidden.shape[-2:], precision, leaves.projected.device
         )
-        ctx.save_for_backward(*inputs, *saved, projected, *fixed, read)
-        ctx.plan, ctx.shape = plan, shape
-        ctx.set_materialize_grads(False)
-        last = None
-        if carried and cell is not None:
-            index = saved.ancestors[:, -1].long().unsqueeze(-1).expand_as(hidden)
-            last = saved.cell[:, -1].gather(2, index)
-        ancestors, ess = saved.ancestors[:, 1:].transpose(0, 1), saved.ess.transpose(0, 1)
-        mean, variance = saved.mean.transpose(0, 1), saved.variance.transpose(0, 1)
-        ctx.mark_non_differentiable(ancestors, ess, mean, variance)
-        return (
-            saved.hidden[:, 1:].transpose(0, 1), saved.log_weights[:, 1:].transpose(0, 1), last,
-            None if y is None else y.transpose(0, 1), ancestors, ess, mean, variance,
-        )  # fmt: skip
+    return Form(
+        leaves.candidate is not None, mode, alpha, softplus, activation, norm, norm_eps, source,
+        given.mean is not None, given.valid is not None, bptt, precision, found,
+    )  # fmt: skip
 
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Run the steps backwards."""
-        tensors = ctx.saved_tensors
-        inputs = Inputs(*tensors[: len(Inputs._fields)])
-        saved = Saved(*tensors[len(inputs) : len(inputs) + len(Saved._fields)])
-        projected, *fixed = tensors[len(inputs) + len(saved) :]
-        hidden, log_weights, read = (
-            None if g is None else inner_contiguous(g) for g in (*grads[:2], grads[3])
-        )
-        out = run_backward(
-            ctx.plan, inputs, ctx.shape, saved, projected, *fixed,
-            hidden, log_weights, grads[2], read,
-        )  # fmt: skip
-        return (
-            None, None, None, out.projected, out.hidden, None if ctx.plan.gru else out.cell,
-            out.log_weights, out.recurrent, out.candidate, out.observation, out.gain, out.shift,
-            out.readout,
-        )  # fmt: skip
+
+def _contiguous(leaves: Leaves) -> Leaves:
+    """Return leaves as the kernels read them."""
+    rest = (None if x is None else x.contiguous() for x in leaves[1:])
+    return Leaves(inner_contiguous(leaves.projected), *rest)
+
+
+def _or_empty(tensors: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
+    """An operator returns tensors only; what there isn't is empty."""
+    return tuple(like.new_empty(0) if x is None else x for x in tensors)
+
+
+def _forward(*arguments: Any) -> tuple[Tensor, ...]:
+    leaves = _contiguous(Leaves(*arguments[:_LEAVES]))
+    given = Given(*arguments[_LEAVES : _LEAVES + _GIVEN]).contiguous()
+    carried, *options = arguments[_LEAVES + _GIVEN :]
+    form = _form(given, leaves, options)
+    if form.mode and given.uniforms is None:
+        steps, _, sequences, _ = leaves.projected.shape
+        key = NoiseKey(given.seeds, given.step)
+        drawn = fill_uniform(key, steps, sequences, leaves.hidden.shape[-2])
+        given = given._replace(uniforms=drawn)
+    saved = run_forward(form, given, leaves)
+    last = None
+    if carried and saved.cell is not None:
+        parent = saved.ancestors[:, -1].long().unsqueeze(-1).expand_as(leaves.hidden)
+        last = saved.cell[:, -1].gather(2, parent)
+    return _or_empty((last, *saved), saved.hidden)
+
+
+_forward_op = torch.library.custom_op(
+    "pfrnn::filter",
+    _forward,
+    mutates_args=(),
+    schema=f"({_TENSORS}, bool carried, {_OPTIONS}) -> "
+    f"({', '.join(['Tensor'] * (1 + len(Saved._fields)))})",
+)
+
+
+@_forward_op.register_fake
+def _forward_fake(*arguments: Any) -> tuple[Tensor, ...]:
+    leaves = Leaves(*arguments[:_LEAVES])
+    carried = arguments[_LEAVES + _GIVEN]
+    gru = leaves.candidate is not None
+    steps, members, sequences, _ = leaves.projected.shape
+    particles, units = leaves.hidden.shape[-2:]
+    new = leaves.projected.new_empty
+    tile = (members, steps + 1, sequences, particles)
+    each = (members, steps, sequences, particles)
+    saved = Saved(
+        new(*tile, units), None if gru else new(*tile, units), new(tile), new(*each, units),
+        new(each), new(members, steps, units), new(members, steps, units),
+        new(tile, dtype=torch.int32), new(each[:-1]),
+        new(2, members, 4 if gru else 5, units, units),
+        None if leaves.head is None else new(*each, leaves.head.shape[-1]),
+    )  # fmt: skip
+    last = new(members, sequences, particles, units) if carried and not gru else None
+    return _or_empty((last, *saved), saved.hidden)
+
+
+def _backward(*arguments: Any) -> tuple[Tensor, ...]:
+    incoming, rest = arguments[: len(Incoming._fields)], arguments[len(Incoming._fields) :]
+    saved = Saved(*rest[: len(Saved._fields)])
+    leaves, given, options = _split(rest[len(saved) :])
+    saved = saved._replace(cell=None if leaves.candidate is not None else saved.cell)
+    found = Incoming(*(None if x is None else inner_contiguous(x) for x in incoming))
+    given = given.contiguous()
+    form = _form(given, leaves, options)
+    gradients = run_backward(form, given, _contiguous(leaves), saved, found)
+    first = gradients.projected.transpose(0, 1)  # members first, as it lies in memory
+    return tuple(x.contiguous() for x in _or_empty((first, *gradients[1:]), saved.hidden))
+
+
+def _split(arguments: Sequence[Any]) -> tuple[Leaves, Given, Sequence[Any]]:
+    given = Given(*arguments[_LEAVES : _LEAVES + _GIVEN])
+    return Leaves(*arguments[:_LEAVES]), given, arguments[_LEAVES + _GIVEN :]
+
+
+_backward_op = torch.library.custom_op(
+    "pfrnn::filter_backward",
+    _backward,
+    mutates_args=(),
+    schema="(Tensor? d_hidden, Tensor? d_log_weights, Tensor? d_cell, Tensor? d_outputs, "
+    + ", ".join(f"Tensor saved_{name}" for name in Saved._fields)
+    + f", {_TENSORS}, {_OPTIONS}) -> ({', '.join(['Tensor'] * _LEAVES)})",
+)
+
+
+@_backward_op.register_fake
+def _backward_fake(*arguments: Any) -> tuple[Tensor, ...]:
+    leaves, _, _ = _split(arguments[len(Incoming._fields) + len(Saved._fields) :])
+    first = leaves.projected.transpose(0, 1)
+    found = (None if x is None else x.new_empty(x.shape) for x in (first, *leaves[1:]))
+    return _or_empty(tuple(found), leaves.hidden)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.options = inputs[_LEAVES + _GIVEN + 1 :]
+    ctx.save_for_backward(*inputs[: _LEAVES + _GIVEN], *output[1:])
+    ctx.set_materialize_grads(False)
+    differentiable = {"hidden", "log_weights", "outputs"}
+    named = zip(Saved._fields, output[1:], strict=True)
+    ctx.mark_non_differentiable(*(x for name, x in named if name not in differentiable))
+
+
+def _gradient(ctx: Any, d_cell: Tensor | None, *grads: Tensor | None) -> tuple[Any, ...]:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(NO_SECOND_DERIVATIVE)
+    given, saved = ctx.saved_tensors[: _LEAVES + _GIVEN], ctx.saved_tensors[_LEAVES + _GIVEN :]
+    by_name = Saved(*grads)  # type: ignore[arg-type]
+    # Of the state before the first step there is a copy, which nobody reads.
+    d_hidden, d_log_weights = (
+        None if x is None else x[:, 1:].transpose(0, 1)
+        for x in (by_name.hidden, by_name.log_weights)
+    )
+    d_outputs = None if by_name.outputs is None else by_name.outputs.transpose(0, 1)
+    if d_cell is not None and d_cell.numel() == 0:
+        d_cell = None
+    if d_outputs is not None and d_outputs.numel() == 0:
+        d_outputs = None
+    found = Leaves(
+        *_backward_op(d_hidden, d_log_weights, d_cell, d_outputs, *saved, *given, *ctx.options)
+    )
+    leaves = Leaves(*given[:_LEAVES])
+    kept = (None if x is None else g for x, g in zip(leaves, found, strict=True))
+    found = Leaves(*kept)
+    found = found._replace(projected=found.projected.transpose(0, 1))
+    return (*found, *[None] * (_GIVEN + 1 + len(ctx.options)))
+
+
+_forward_op.register_autograd(_gradient, setup_context=_setup)
+
+
+def fused_filter(
+    given: Given, leaves: Leaves, carried: bool, options: Sequence[Any]
+) -> tuple[Tensor, Saved]:
+    """Run the filter over (T, M, N, ...).
+
+    Args:
+        given: what has no gradient; uniforms that are needed and aren't there are drawn for the
+            seeds.
+        leaves: what has one.
+        carried: whether the last step's cell is returned.
+        options: the operator's other arguments, in the order of its schema.
+
+    Returns:
+        The last step's cell after resampling, (M, N, K, H), empty if it isn't ``carried`` or there
+        is none; and what the steps left. Of that, ``hidden``, ``log_weights`` and ``outputs`` have
+        gradients.
+    """
+    last, *saved = _forward_op(*leaves, *given, carried, *options)
+    return last, Saved(*saved)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.early import let_next_begin, wait_for_previous
+from pfrnn.kernels.dependent_launch import launch_dependents, wait_for_previous
 from pfrnn.kernels.elementary import sigmoid, softplus, tanh
 from pfrnn.kernels.philox import normal_tile
 from pfrnn.kernels.readout import store_outputs
@@ -109,7 +109,7 @@ def forward_kernel(
     NOISE: tl.constexpr, ACT: tl.constexpr, NORM: tl.constexpr, GIVEN: tl.constexpr,
     VALID: tl.constexpr, MODE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, K: tl.constexpr,
     KP: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, PB: tl.constexpr, PREC: tl.constexpr,
-    OUT: tl.constexpr, EARLY: tl.constexpr, FETCH: tl.constexpr, TICKET: tl.constexpr,
+    OUT: tl.constexpr, DEPENDENT: tl.constexpr, FETCH: tl.constexpr, TICKET: tl.constexpr,
 ):  # fmt: skip
     """Finish step t (unless FIRST), start the next one (unless LAST); grid (P, M)."""
     S: tl.constexpr = R // KP
@@ -133,8 +133,8 @@ def forward_kernel(
     first = tl.program_id(1) * G
     NK = N * K
     here = m * (T + 1) * NK
-    let_next_begin(EARLY)
-    wait_for_previous(EARLY)
+    launch_dependents(DEPENDENT)
+    wait_for_previous(DEPENDENT)
     if FIRST:
         start = t
         h = load_tile(hidden_ + here * H, row, unit, mask, H)

@@ -2,8 +2,7 @@
 
 A program owns BR rows of one member, a row being one sequence at one time, and takes the columns
 in pieces of BE and a last one of TAIL (0: none): of 321 columns one is left over, which a full
-piece would compute 63 more for. Every sum's order follows from the sizes of one member, never from
-how many share the launch.
+piece would compute 63 more for.
 
 Results and their gradients g lie members first, (M, T, N, E). x and its gradient lie apart by whole
 rows: row (t, n) of member m is at (t * t_rows + m * m_rows + n) * D, so that a population's memory
@@ -16,7 +15,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pfrnn.kernels.in_order import one_by_one
 from pfrnn.kernels.tiles import matmul
 
 
@@ -73,7 +71,11 @@ def product_kernel(
     r = start + tl.arange(0, BR)
     live = r < rows
     x = load_columns(x_, places(r, N, x_t, x_m, m), live, 0, D, DP)
-    w, bias, out = w_ + m * D * E, bias_ + m * E, out_ + (m * rows + start) * E
+    w, out = w_ + m * D * E, out_ + (m * rows + start) * E
+    if BIAS:
+        bias = bias_ + m * E
+    else:
+        bias = bias_
     if TAIL > 0:
         store_product(x, w, bias, out, live, E // BE * BE, D, DP, E, BR, TAIL, BIAS, PREC)
     for piece in range(E // BE):
@@ -115,39 +117,32 @@ def input_gradient_kernel(
 def add_share(
     x_, g_, part, x_t, x_m, m, share, SHARES, rows, N, first,
     D: tl.constexpr, DP: tl.constexpr, E: tl.constexpr, BR: tl.constexpr, WIDTH: tl.constexpr,
-    WEIGHT: tl.constexpr, BIAS: tl.constexpr, PREC: tl.constexpr,
+    PREC: tl.constexpr,
 ):  # fmt: skip
     """Sum x^T g, and g below it, over every SHARES-th block of rows; columns from ``first`` on."""
-    if WEIGHT:
-        acc = tl.zeros([DP, WIDTH], tl.float32)
-    if BIAS:
-        total = tl.zeros([BR, WIDTH], tl.float32)
+    acc = tl.zeros([DP, WIDTH], tl.float32)
+    total = tl.zeros([BR, WIDTH], tl.float32)
     for block in range(share, tl.cdiv(rows, BR), SHARES):
         r = block * BR + tl.arange(0, BR)
         live = r < rows
         g = load_columns(g_ + (m * rows + block * BR) * E, wide(BR), live, first, E, WIDTH)
-        if WEIGHT:
-            x = load_columns(x_, places(r, N, x_t, x_m, m), live, 0, D, DP)
-            acc += matmul(tl.trans(x), g, PREC)
-        if BIAS:
-            # Rows apart until the end: their sum would have the threads wait for each other.
-            total += g
+        x = load_columns(x_, places(r, N, x_t, x_m, m), live, 0, D, DP)
+        acc += matmul(tl.trans(x), g, PREC)
+        # Rows apart until the end: their sum would have the threads wait for each other.
+        total += g
     e = first + tl.arange(0, WIDTH)
-    if WEIGHT:
-        at = part + first + wide(DP)[:, None] * E + wide(WIDTH)[None, :]
-        tl.store(at, acc, mask=(tl.arange(0, DP) < D)[:, None] & (e < E)[None, :])
-        part += D * E
-    if BIAS:
-        tl.store(part + e, tl.sum(total, 0), mask=e < E)
+    at = part + first + wide(DP)[:, None] * E + wide(WIDTH)[None, :]
+    tl.store(at, acc, mask=(tl.arange(0, DP) < D)[:, None] & (e < E)[None, :])
+    tl.store(part + D * E + e, tl.sum(total, 0), mask=e < E)
 
 
 @triton.jit(do_not_specialize=["x_t", "x_m", "SHARES", "rows", "N"])
 def parameter_gradient_kernel(
     x_, g_, parts_, x_t, x_m, SHARES, rows, N,
     D: tl.constexpr, DP: tl.constexpr, E: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr,
-    TAIL: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr, PREC: tl.constexpr,
+    TAIL: tl.constexpr, PREC: tl.constexpr,
 ):  # fmt: skip
-    """Shares of the weight's gradient (M, SHARES, D, E) and, below each, of the bias's.
+    """Shares of the weight's gradient and, below each, of the bias's: (M, SHARES, D + 1, E).
 
     Grid (pieces SHARES, M): a share's pieces lie side by side and find its rows in the cache.
     """
@@ -155,35 +150,16 @@ def parameter_gradient_kernel(
     PIECES: tl.constexpr = FULL + (1 if TAIL > 0 else 0)
     m = tl.program_id(1).to(tl.int64)
     piece, share = tl.program_id(0) % PIECES, tl.program_id(0) // PIECES
-    part = parts_ + (m * SHARES + share) * ((D if WEIGHT else 0) + (1 if BIAS else 0)) * E
+    part = parts_ + (m * SHARES + share) * (D + 1) * E
     if FULL > 0:
         if piece < FULL:
             add_share(
                 x_, g_, part, x_t, x_m, m, share, SHARES, rows, N, piece * BE,
-                D, DP, E, BR, BE, WEIGHT, BIAS, PREC,
+                D, DP, E, BR, BE, PREC,
             )  # fmt: skip
     if TAIL > 0:
         if piece == FULL:
             add_share(
                 x_, g_, part, x_t, x_m, m, share, SHARES, rows, N, FULL * BE,
-                D, DP, E, BR, TAIL, WEIGHT, BIAS, PREC,
+                D, DP, E, BR, TAIL, PREC,
             )  # fmt: skip
-
-
-@triton.jit(do_not_specialize=["SHARES"])
-def add_shares_kernel(
-    parts_, weight_, bias_, SHARES,
-    D: tl.constexpr, E: tl.constexpr, WEIGHT: tl.constexpr, BIAS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Add the shares up one by one; grid ((D + 1) E / BLOCK, M)."""
-    OWN: tl.constexpr = D * E if WEIGHT else 0
-    SIZE: tl.constexpr = OWN + (E if BIAS else 0)
-    m = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    source = parts_ + m * SHARES * SIZE + at
-    total = one_by_one(source, SIZE, SHARES, at < SIZE, False, BLOCK, 8)
-    if WEIGHT:
-        tl.store(weight_ + m * OWN + at, total, mask=at < OWN)
-    if BIAS:
-        tl.store(bias_ + m * E + at - OWN, total, mask=(at >= OWN) & (at < SIZE))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
+from pfrnn.kernels.ground import padded_units
 from pfrnn.kernels.philox import fill_normal_kernel, fill_uniform_kernel
-from pfrnn.kernels.plan import padded_units
 
 
 class NoiseKey(NamedTuple):

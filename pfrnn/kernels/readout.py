@@ -65,16 +65,3 @@ def add_weights_gradient(
             share += load_outputs(gy, row, live, c, OUT)[None, :] * after
         share = tl.sum(tl.reshape(share, [HP, R // PARTS, PARTS]), 1)
         tl.store(at + c * PARTS * HP, tl.load(at + c * PARTS * HP) + share)
-
-
-@triton.jit
-def halved(source, HP: tl.constexpr, mask):
-    """Add a sum's PARTS up, one half to the other: one order for every population."""
-    tl.static_assert(PARTS == 8)
-    a = tl.load(source, mask=mask, other=0.0) + tl.load(source + 4 * HP, mask=mask, other=0.0)
-    b = tl.load(source + HP, mask=mask, other=0.0) + tl.load(source + 5 * HP, mask=mask, other=0.0)
-    c = tl.load(source + 2 * HP, mask=mask, other=0.0)
-    c += tl.load(source + 6 * HP, mask=mask, other=0.0)
-    d = tl.load(source + 3 * HP, mask=mask, other=0.0)
-    d += tl.load(source + 7 * HP, mask=mask, other=0.0)
-    return (a + c) + (b + d)

@@ -13,10 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pfrnn.kernels.sums import MOST, shares_of
-
-# Values that a program takes at a time.
-_BLOCK = 1024
+# Values that a program takes at a time; that make one more program of a member; programs at most.
+_BLOCK, _SHARE, _MOST = 1024, 2048, 64
 
 
 @triton.jit(do_not_specialize=["TENSORS", "SHARES"])
@@ -133,7 +131,7 @@ def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor, slack
     """
     check_lie_together(gradient=gradient, clip=clip, alive=alive)
     members = len(clip)
-    shares = shares_of(places.values)
+    shares = max(1, min(_MOST, -(-places.values // _SHARE)))
     parts = gradient.new_empty(members, shares)
     # Apart, so that each begins where Triton may count on it, whatever the population.
     norm, factor = gradient.new_empty(members), gradient.new_empty(members)
@@ -144,7 +142,7 @@ def clipped(gradient: Tensor, places: Places, clip: Tensor, alive: Tensor, slack
     )  # fmt: skip
     clip_kernel.run(
         parts, clip, alive.view(torch.uint8), norm, factor, moves.view(torch.uint8), shares,
-        slack, MOST=MOST, num_warps=1, grid=(members,), warmup=False,
+        slack, MOST=_MOST, num_warps=1, grid=(members,), warmup=False,
     )  # fmt: skip
     return Clipped(norm, factor, moves)
 

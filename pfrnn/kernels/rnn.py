@@ -20,8 +20,8 @@ from pfrnn.functional.batch_norm import pool
 from pfrnn.functional.rnn import RNNStep, gru_step, run_rnn
 from pfrnn.functional.sequence import Given, check_lengths
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
-from pfrnn.kernels.dispatch import rnn_refusal
-from pfrnn.kernels.plan import ACTIVATION
+from pfrnn.kernels.form import ACTIVATION
+from pfrnn.kernels.ground import rnn_refusal
 from pfrnn.kernels.rnn_gru import FusedGRU
 from pfrnn.kernels.rnn_lstm import FusedLSTM
 from pfrnn.kernels.rnn_run import Extra, Loop
@@ -50,7 +50,7 @@ def run_rnn_fused(
         projected: (T, N, P), or (T, M, N, P) for a population; float32.
         state: before the first step.
         weights: an LSTMWeights or GRUWeights.
-        switches: static choices; :func:`pfrnn.kernels.dispatch.rnn_refusal` says which it can't
+        switches: static choices; :func:`pfrnn.kernels.ground.rnn_refusal` says which it can't
             do.
         statistics: given batch-norm statistics, (..., H) or (T, ..., H).
         valid: (T, ..., N) bool.

@@ -10,9 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from pfrnn.functional.first_order import first_order
 from pfrnn.kernels.elementary import sigmoid, tanh
-from pfrnn.kernels.plan import inner_contiguous, strides
+from pfrnn.kernels.ground import first_order, inner_contiguous, strides
 from pfrnn.kernels.rnn_parts import PLAIN, candidate_gradient, candidate_of, places, valid_rows
 from pfrnn.kernels.rnn_run import Extra, Loop, Run, rows_of, states, through, whole
 from pfrnn.kernels.tiles import load_tile, store_tile

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.kernels.plan import power_of_two
+from pfrnn.kernels.ground import power_of_two
 
 _UNITS = 16
 

@@ -10,147 +10,172 @@ import torch
 from torch import Tensor
 
 from pfrnn.kernels.backward import backward_kernel
-from pfrnn.kernels.early import can_begin_early
+from pfrnn.kernels.dependent_launch import has_dependent_launch
 from pfrnn.kernels.fetch import block_descriptor
-from pfrnn.kernels.half_scale import half_scale
-from pfrnn.kernels.in_order import in_order
-from pfrnn.kernels.plan import Plan, strides
+from pfrnn.kernels.form import Form
+from pfrnn.kernels.launch import Repeated, compile_together
 from pfrnn.kernels.readout import PARTS
-from pfrnn.kernels.run_forward import (
-    Inputs,
-    Saved,
-    Shape,
-    factors,
-    optional,
-    programs,
-    shared_arguments,
-)
-from pfrnn.kernels.together import compile_together
+from pfrnn.kernels.run_forward import Given, Leaves, Saved, optional, programs, shared_arguments
 from pfrnn.kernels.weight_gradient import weight_gradient_kernel
-from pfrnn.kernels.zeroed import zeroed
 
 
-class Gradients(NamedTuple):
-    """Gradients, in the layouts of the forward pass."""
+class Incoming(NamedTuple):
+    """Gradients of the outputs, each None where nothing reads it.
 
-    projected: Tensor
-    hidden: Tensor
-    cell: Tensor
-    log_weights: Tensor
-    recurrent: Tensor
-    candidate: Tensor | None
-    observation: Tensor
-    gain: Tensor
-    shift: Tensor
-    readout: Tensor | None
+    Attributes:
+        hidden: (T, M, N, K, H); axes after M contiguous, as of the next and the last.
+        log_weights: (T, M, N, K).
+        cell: (M, N, K, H), of the last step's, after resampling.
+        outputs: (T, M, N, K, OUT).
+    """
+
+    hidden: Tensor | None
+    log_weights: Tensor | None
+    cell: Tensor | None
+    outputs: Tensor | None
+
+
+def half_scale(incoming: Incoming) -> tuple[Tensor, Tensor]:
+    """Return (M,) powers of two that bring each member's largest gradient to 8 to 16, and inverses.
+
+    float16 is exact to 2^-11 from 2^-14 on and ends at 65504: gradients of gates keep TF32's
+    precision from 2^-17 of the largest incoming one on, and may grow to 4094 times that. A member's
+    scale depends on its own gradients alone.
+    """
+    cell = None if incoming.cell is None else incoming.cell.unsqueeze(0)
+    parts = [x for x in (*incoming[:2], cell, incoming.outputs) if x is not None]
+    norms = [torch.linalg.vector_norm(x, torch.inf, dim=(0, *range(2, x.dim()))) for x in parts]
+    peak = norms[0] if len(norms) == 1 else torch.stack(norms).amax(0)
+    # Of a float32 number, the exponent's bits: 2^e has e + 127.
+    exponent = peak.view(torch.int32) >> 23
+    scale = (257 - exponent).clamp_(1, 253)
+    return (scale << 23).view(torch.float32), ((254 - scale) << 23).view(torch.float32)
 
 
 def run_backward(
-    plan: Plan, inputs: Inputs, shape: Shape, saved: Saved, projected: Tensor, observation: Tensor,
-    gain: Tensor, shift: Tensor, readout: Tensor | None, grad_hidden: Tensor | None,
-    grad_log_weights: Tensor | None, grad_cell: Tensor | None, grad_read: Tensor | None,
-) -> Gradients:  # fmt: skip
-    """Run all steps backwards; the weights' gradient is added up every few steps."""
-    steps, members, sequences, particles, units = shape
-    new = projected.new_empty
-    constants = plan.constants(units, particles, plan.backward_rows, plan.tuning.backward_inner)
-    count = programs(shape, constants)
-    padded, tuning = constants["HP"], plan.tuning
-    blocks = saved.weights.shape[1]
-    slots = min(tuning.ring, steps + 1)
+    form: Form, given: Given, leaves: Leaves, saved: Saved, incoming: Incoming
+) -> Leaves:
+    """Run all steps backwards; returns the gradients of ``leaves``.
+
+    Args:
+        form: static choices.
+        given: as in the forward pass.
+        leaves: likewise; the state before the first step, ``recurrent`` and ``candidate`` are not
+            looked at.
+        saved: of the forward pass.
+        incoming: gradients of the outputs; one at least.
+    """
+    projected, tuning, gru = leaves.projected, form.tuning, form.gru
+    steps, members, sequences, _ = projected.shape
+    particles, units = saved.hidden.shape[-2:]
+    new, zeros = projected.new_empty, projected.new_zeros
+    constants = form.constants(units, particles, tuning.backward_rows, tuning.backward_inner)
+    count, padded = programs(sequences, constants), constants["HP"]
+    blocks, slots = saved.blocks.shape[2], min(tuning.ring, steps + 1)
     tile = (members, sequences, particles, units)
     slab = count * constants["R"]
-    stored = plan.stored(units)
+    stored = form.stored(units)
     gates = new(members, slots, blocks * units, slab, dtype=stored)
-    if plan.noise == 0:
-        gates[:, :, -units:].zero_()
-    inner = new(members, slots, 2 if plan.gru else 1, units, slab, dtype=stored)
-    outputs = 0 if grad_read is None else grad_read.shape[-1]
-    dhidden, dlw, sums, dobs, dweights, dread, counters, *own = zeroed(
-        projected,
-        [tile, (members, 2, sequences, particles), (members, steps, 2, units),
-         (members, count, padded), (members, tuning.shares, blocks, units, units),
-         (members, count, outputs, PARTS.value, padded), (members,) if tuning.ticket else (0,),
-         *([] if plan.gru else [tile])],
-    )  # fmt: skip
-    # Zeros of either type have the same bits.
-    ticket = counters.view(torch.int32) if tuning.ticket and plan.norm else None
-    dcell = own[0] if own else dhidden
-    if grad_cell is not None:
-        dcell.copy_(grad_cell)
+    inner = new(members, slots, 2 if gru else 1, units, slab, dtype=stored)
     dx = new(members, steps, sequences, blocks * units + 1)
-    if plan.noise == 0:
+    if form.noise == 0:
+        gates[:, :, -units:].zero_()
         dx[..., (blocks - 1) * units : -1].zero_()
-    gh, gh_t, gh_m = optional(grad_hidden, dhidden)
-    gl, gl_t, gl_m = optional(grad_log_weights, dhidden)
-    gy, gy_t, gy_m = optional(grad_read, dhidden)
+    outputs = 0 if incoming.outputs is None else incoming.outputs.shape[-1]
+    dhidden, dlw = zeros(tile), zeros(members, 2, sequences, particles)
+    sums, dobs = zeros(members, steps, 2, units), zeros(members, count, padded)
+    dweights = zeros(members, tuning.shares, blocks, units, units)
+    dread = zeros(members, count, outputs, PARTS.value, padded) if outputs else None
+    dcell = None
+    if not gru:
+        dcell = zeros(tile) if incoming.cell is None else incoming.cell.clone()
+    ticket = zeros(members, dtype=torch.int32) if tuning.ticket and form.norm else None
+    if given.valid is None:
+        total = projected.new_full((1, 1), float(max(sequences * particles, 1)))
+    else:
+        total = (given.valid.sum(-1) * particles).float().clamp_(min=1.0)
+    total = total.expand(steps, members)
+    gh, gh_t, gh_m = optional(incoming.hidden)
+    gl, gl_t, gl_m = optional(incoming.log_weights)
+    gy, gy_t, gy_m = optional(incoming.outputs)
     scale = unit = dhidden
     if stored == torch.float16:
-        cell = None if grad_cell is None else grad_cell.unsqueeze(0)
-        scale, unit = half_scale(grad_hidden, grad_log_weights, cell, grad_read)
-    carry = (new(tile), dhidden, dcell, dlw, new(members, 2, count, 2, padded), sums)
-    shared = shared_arguments(plan, inputs, saved.turned, saved.hidden)
-    read = factors(plan, saved.weights)
+        scale, unit = half_scale(incoming)
+    read, turned = saved.blocks
     fetched, read_by = (
-        block_descriptor(one, constants["BK"], tuning.backward_fetch)
-        for one in (shared["w_"], read)
+        block_descriptor(one, constants["BK"], tuning.backward_fetch) for one in (turned, read)
     )
     if fetched is None or read_by is None:
         fetched = read_by = None
-    overlapping = tuning.backward_early and can_begin_early(projected.device)
+    launch = Repeated(
+        backward_kernel, (count, members),
+        {
+            "hidden_": saved.hidden, "cell_": saved.cell, "lw_": saved.log_weights,
+            "raw_": saved.raw, "prior_": saved.prior, "mean_": saved.mean,
+            "var_": saved.variance, "anc_": saved.ancestors,
+            "x_": projected, "x_t": projected.stride(0), "x_m": projected.stride(1),
+            "wt_": read, "obs_": leaves.observation, "gain_": leaves.gain,
+            "shift_": leaves.shift,
+            "total_": total, "total_t": total.stride(0), "total_m": total.stride(1),
+            "gh_": gh, "gh_t": gh_t, "gh_m": gh_m, "gl_": gl, "gl_t": gl_t, "gl_m": gl_m,
+            "gates_": gates, "inner_": inner, "dnorm_": new(tile), "dhid_": dhidden,
+            "dcell_": dcell, "dlw_": dlw, "part_": new(members, 2, count, 2, padded),
+            "sums_": sums, "dx_": dx, "dobs_": dobs,
+            **shared_arguments(form, given, turned),
+            "T": steps, "N": sequences, "P": count, "SLOTS": slots,
+            "read_": leaves.head, "dread_": dread, "gy_": gy, "gy_t": gy_t, "gy_m": gy_m,
+            "OUT": outputs, "wd_": fetched, "wtd_": read_by, "FETCH": fetched is not None,
+            "ticket_": ticket, "scale_": scale, "TICKET": ticket is not None,
+            "LATE": tuning.late_loads, "GH": gh is not None, "GL": gl is not None, **constants,
+            "num_warps": tuning.backward_warps,
+        },
+    )  # fmt: skip
+    overlapping = has_dependent_launch(projected.device)
 
-    def launch(t: int, first: bool, last: bool, only_compile: bool = False) -> None:
-        early = overlapping and t < steps
+    def kind(t: int, first: bool, last: bool) -> dict[str, Any]:
+        begun = overlapping and t < steps
         ends = tuning.split and last and t > 0  # which takes few registers
-        backward_kernel.run(
-            saved.hidden, saved.cell, saved.log_weights, saved.raw, saved.prior, saved.mean,
-            saved.variance, saved.ancestors, projected, *strides(projected), wt_=read,
-            obs_=observation, gain_=gain, shift_=shift, total_=saved.total,
-            total_t=saved.total.stride(0), total_m=saved.total.stride(1),
-            gh_=gh, gh_t=gh_t, gh_m=gh_m, gl_=gl, gl_t=gl_t, gl_m=gl_m,
-            gates_=gates, inner_=inner, dnorm_=carry[0], dhid_=carry[1],
-            dcell_=carry[2], dlw_=carry[3], part_=carry[4], sums_=sums, dx_=dx, dobs_=dobs,
-            **shared,
-            t=t, slot=t % slots, slot_before=(t - 1) % slots,
-            cut=int(plan.bptt is not None and 0 < t < steps and t % plan.bptt == 0),
-            T=steps, N=sequences, P=count, SLOTS=slots,
-            read_=dhidden if readout is None else readout,
-            dread_=dread if outputs else dhidden, gy_=gy, gy_t=gy_t, gy_m=gy_m, OUT=outputs,
-            wd_=fetched, wtd_=read_by, FETCH=fetched is not None,
-            ticket_=ticket, scale_=scale, TICKET=ticket is not None, LATE=tuning.late_loads,
-            LEAN=ends and tuning.lean_ends and not plan.gru, EARLY=early, launch_pdl=early,
-            FIRST=first, LAST=last, END=t == steps, GH=grad_hidden is not None,
-            GL=grad_log_weights is not None, **constants,
-            num_warps=tuning.backward_warps,
-            maxnreg=None if ends else tuning.backward_registers,
-            grid=(count, members), warmup=only_compile,
-        )  # fmt: skip
+        return {
+            "FIRST": first, "LAST": last, "END": t == steps,
+            "LEAN": ends and tuning.lean_ends and not gru, "DEPENDENT": begun, "launch_pdl": begun,
+            "maxnreg": None if ends else tuning.backward_registers or None,
+        }  # fmt: skip
 
-    add = functools.partial(
-        _add_weight_gradient, plan, shape, inner, gates, dweights, unit, constants
-    )
-    total = functools.partial(in_order, dweights, dobs, dread, plan.gru)
+    def numbers(t: int) -> dict[str, int]:
+        cut = int(form.bptt > 0 and 0 < t < steps and t % form.bptt == 0)
+        return {"t": t, "slot": t % slots, "slot_before": (t - 1) % slots, "cut": cut}
+
+    add = _weight_gradient(form, inner, gates, dweights, unit, constants)
     kinds = {(first, last, t == steps): t for t, first, last in _launches(steps, tuning.split)}
-    given = (gh is dhidden, gl is dhidden, outputs)
-    key = ("backward", plan, units, particles, *sorted(kinds), overlapping, *given)
-    compile_together(
-        (*key, projected.device),
-        [functools.partial(launch, t, *kind[:2], True) for kind, t in kinds.items()]
-        + [functools.partial(add, 0, 1, True), functools.partial(total, True)],
-    )
+    there = (gh is None, gl is None, outputs)
+    calls: list[Any] = [
+        functools.partial(launch.compile, kind(t, *found[:2]), **numbers(t))
+        for found, t in kinds.items()
+    ]
+    calls.append(functools.partial(add.compile, {}, first=0, steps=1))
+    key = ("backward", form, units, particles, *sorted(kinds), overlapping, *there)
+    compile_together((*key, projected.device), calls)
     end = steps
     for t, first, last in _launches(steps, tuning.split):
-        launch(t, first, last)
+        launch(kind(t, first, last), **numbers(t))
         # Steps [t, end) are complete; the kernel above already began step t - 1 in its own slot.
         if not first and end > t and (t == 0 or end - t == slots - 1):
-            add(t, end)
+            add({}, first=t, steps=end - t)
             end = t
-    norm = sums.sum(1)
-    recurrent, candidate, obs, head = total()
-    return Gradients(
-        dx.transpose(0, 1), dhidden, dcell, dlw[:, 0], recurrent, candidate, obs, norm[:, 1],
-        norm[:, 0], head,
-    )  # fmt: skip
+    weights = dweights.sum(1)
+    head = None if dread is None else dread.sum((1, 3))[..., :units].transpose(1, 2)
+    return Leaves(
+        projected=dx.transpose(0, 1),
+        hidden=dhidden,
+        cell=dcell,
+        log_weights=dlw[:, 0],
+        recurrent=_columns(weights[:, [0, 1, 3]] if gru else weights),
+        candidate=weights[:, 2].clone() if gru else None,
+        observation=dobs.sum(1)[:, :units],
+        gain=sums[:, :, 1].sum(1),
+        shift=sums[:, :, 0].sum(1),
+        head=head,
+    )
 
 
 def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
@@ -163,17 +188,26 @@ def _launches(steps: int, split: bool) -> Iterator[tuple[int, bool, bool]]:
             yield t, t == steps, t == 0
 
 
-def _add_weight_gradient(
-    plan: Plan, shape: Shape, inner: Tensor, gates: Tensor, out: Tensor, unit: Tensor,
-    constants: dict[str, Any], first: int, end: int, only_compile: bool = False,
-) -> None:  # fmt: skip
-    tuning = plan.tuning
+def _columns(blocks: Tensor) -> Tensor:
+    """Lay blocks (M, G, H, H) side by side: (M, H, G H)."""
+    return blocks.transpose(1, 2).flatten(2)
+
+
+def _weight_gradient(
+    form: Form, inner: Tensor, gates: Tensor, out: Tensor, unit: Tensor, constants: dict[str, Any]
+) -> Repeated:
+    """Return the launches that add steps [first, first + steps) to the weights' gradient."""
+    tuning = form.tuning
+    members, _, blocks, units, _ = out.shape
     piece = min(constants["HP"], 128)
     tiles = (constants["HP"] // piece) ** 2
-    weight_gradient_kernel.run(
-        inner, gates, out, unit, first, end - first, gates.shape[1], gates.shape[-1],
-        GRU=plan.gru, H=shape.units, HP=constants["HP"], BI=piece, BO=piece,
-        BR=tuning.weight_rows, SHARES=tuning.shares, PREC=plan.precision,
-        num_warps=tuning.weight_warps, num_stages=tuning.weight_stages,
-        grid=(tiles * out.shape[2] * tuning.shares, shape.members), warmup=only_compile,
+    return Repeated(
+        weight_gradient_kernel, (tiles * blocks * tuning.shares, members),
+        {
+            "inner_": inner, "gates_": gates, "out_": out, "unit_": unit,
+            "SLOTS": gates.shape[1], "PR": gates.shape[-1], "GRU": form.gru, "H": units,
+            "HP": constants["HP"], "BI": piece, "BO": piece, "BR": tuning.weight_rows,
+            "SHARES": tuning.shares, "PREC": form.precision,
+            "num_warps": tuning.weight_warps, "num_stages": tuning.weight_stages,
+        },
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,34 +12,15 @@ from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import check_lengths, read_particles
 from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
-from pfrnn.kernels.dispatch import MAX_OUTPUTS
-from pfrnn.kernels.early import multiprocessors
-from pfrnn.kernels.filter import FusedFilter
-from pfrnn.kernels.noise import NoiseKey, fill_uniform
-from pfrnn.kernels.plan import (
-    ACTIVATION,
-    RESAMPLING,
-    Plan,
-    Tuning,
-    check_precision,
-    crowded,
-    power_of_two,
-    tuning_for,
-)
-from pfrnn.kernels.run_forward import Inputs
+from pfrnn.kernels.filter import fused_filter
+from pfrnn.kernels.form import ACTIVATION, RESAMPLING, check_precision
+from pfrnn.kernels.ground import MAX_OUTPUTS
+from pfrnn.kernels.noise import NoiseKey
+from pfrnn.kernels.run_forward import Given, Leaves
 from pfrnn.kernels.shapes import check_shapes
-from pfrnn.kernels.sums import add_bias
-from pfrnn.kernels.tiles import NOISE_GIVEN, NOISE_NONE, NOISE_PHILOX
+from pfrnn.kernels.tuning import Tuning, encoded
 
-Given = tuple[Tensor, Tensor]
-
-
-class _Blocks(NamedTuple):
-    recurrent: Tensor
-    candidate: Tensor | None
-    observation: Tensor
-    gain: Tensor
-    shift: Tensor
+Statistics = tuple[Tensor, Tensor]
 
 
 def run_pf_fused(
@@ -50,7 +31,7 @@ def run_pf_fused(
     weights: Any,
     switches: FilterSwitches,
     *,
-    statistics: Given | None = None,
+    statistics: Statistics | None = None,
     valid: Tensor | None = None,
     bptt: int | None = None,
     particles: bool = True,
@@ -69,7 +50,8 @@ def run_pf_fused(
         projected: (T, N, P), or (T, M, N, P) for a population; float32, on the GPU.
         state: the state before the first step.
         noise: (T, ..., N, K, H), or the key of numbers drawn inside the kernels, or None.
-        uniforms: (T, ..., N, K), or a key, or None without resampling.
+        uniforms: (T, ..., N, K), or a key (the noise's, if that is one), or None without
+            resampling.
         weights: a PFLSTMWeights or PFGRUWeights.
         switches: static choices; :func:`pfrnn.kernels.dispatch.refusal` says which it can't do.
         statistics: given batch-norm statistics.
@@ -81,22 +63,20 @@ def run_pf_fused(
             kernels, without the bias; more by torch, from the particles.
         extras: as there. Without it ancestors are int32, and where nothing is padded ``step_count``
             is a number.
-        precision: of the products: ``ieee``, ``tf32x3``, ``tf32`` or ``bf16``; sums are float32.
-            bf16 is refused on a GPU without PFRNN_BF16=1
-            (:func:`pfrnn.kernels.plan.check_precision`).
+        precision: of the products: ``tf32`` or ``ieee``; sums are float32.
         tuning: tile sizes; None takes the measured ones.
 
     Randomness:
         None beside the tensors or keys given.
 
     Raises:
-        ConfigError: a precision that doesn't exist, or bf16 as said above.
+        ConfigError: a precision that doesn't exist.
         ValueError: shapes that don't fit each other; weights, input or head of a shape or type
             that the kernels don't read.
     """
     check_lengths(projected.shape[0], bptt)
     check_inputs(projected, state, noise, uniforms, valid)
-    check_precision(precision, projected.device)
+    check_precision(precision)
     if projected.dim() == 3:
         output = run_pf_fused(
             projected.unsqueeze(1), PFState(*(_lead(x, 0) for x in state)), _lead(noise, 1),
@@ -106,47 +86,52 @@ def run_pf_fused(
             precision=precision, tuning=tuning,
         )  # fmt: skip
         return _drop_lead(output)
-    gru = hasattr(weights, "candidate")
     steps, members, sequences, _ = projected.shape
     count, units = state.hidden.shape[-2:]
     check_shapes(projected, units, weights, readout)
-    if tuning is None:
-        tuning = chosen_tuning(members, sequences, count, units, precision, projected.device)
-    plan = _plan(switches, gru, noise, statistics, valid, bptt, precision, tuning)
-    if isinstance(uniforms, NoiseKey):
-        uniforms = fill_uniform(uniforms, steps, sequences, count) if plan.mode else None
-    inputs = _inputs(noise, uniforms if plan.mode else None, statistics, valid)
-    blocks = _blocks(weights, gru)
-    fits = readout is not None and readout.weight.shape[-1] <= MAX_OUTPUTS
-    hidden, log_weights, cell, read, ancestors, ess, mean, variance = FusedFilter.apply(
-        plan,
-        extras,
-        inputs,
-        projected,
-        state.hidden,
-        state.cell,
-        state.log_weights,
-        *blocks,
-        readout.weight if fits else None,
-    )
-    if readout is not None and not fits:
+    mode = RESAMPLING[switches.resampling]
+    if switches.resampling == "soft" and switches.alpha >= 1.0:
+        mode = RESAMPLING["multinomial"]
+    norm = switches.batch_norm == "feature"
+    inside = readout is not None and readout.weight.shape[-1] <= MAX_OUTPUTS
+    options = (
+        noise is not None, mode, switches.alpha, switches.noise_scale == "softplus",
+        ACTIVATION[switches.activation], norm, switches.norm_eps, bptt or 0, precision,
+        encoded(tuning),
+    )  # fmt: skip
+    last, saved = fused_filter(
+        _given(noise, uniforms if mode else None, statistics, valid),
+        _leaves(projected, state, weights, readout.weight if readout and inside else None),
+        extras, options,
+    )  # fmt: skip
+    hidden, log_weights = (x[:, 1:].transpose(0, 1) for x in (saved.hidden, saved.log_weights))
+    read = None
+    if readout is not None and not inside:
         read = read_particles(hidden, readout)
-    elif readout is not None and readout.bias is not None:
-        read = add_bias(read, readout.bias)
-    final = PFState(hidden[-1], cell, log_weights[-1])
+    elif readout is not None and saved.outputs is not None:
+        read = saved.outputs.transpose(0, 1)
+        if readout.bias is not None:
+            read = read + readout.bias[:, None, None, :]
+    cell = last if extras and state.cell is not None else None
+    # Slices of the whole, not of a slice: each fills a tensor of zeros in the backward pass.
+    final = PFState(saved.hidden[:, -1], cell, saved.log_weights[:, -1])
     pooled: tuple[Any, ...] = (None,) * 6
-    if plan.norm and not plan.given:
-        if extras or valid is not None:
-            counts: Any = _step_counts(valid, steps, members, sequences, count, mean)
+    if norm and statistics is None:
+        mean, variance = saved.mean.transpose(0, 1), saved.variance.transpose(0, 1)
+        if valid is not None:
+            counts: Any = valid.sum(-1).to(mean.dtype) * count
+        elif extras:
+            counts = mean.new_full((steps, members), float(sequences * count))
         else:
             counts = float(sequences * count)
         whole = pool(mean, variance, counts) if extras else (None, None, None)
         pooled = (*whole, mean, variance, counts)
+    ancestors = saved.ancestors[:, 1:].transpose(0, 1)
     return FilterOutput(
         hidden if particles else None,
         log_weights,
         ancestors.long() if extras else ancestors,
-        ess,
+        saved.ess.transpose(0, 1),
         final,
         *pooled,
         mean_particle(hidden, log_weights) if belief else None,
@@ -154,83 +139,50 @@ def run_pf_fused(
     )
 
 
-def chosen_tuning(
-    members: int, sequences: int, particles: int, units: int, precision: str, device: torch.device
-) -> Tuning:
-    """Return what a run of this size takes on this card unless it is told otherwise."""
-    tuning = tuning_for(particles, units)
-    if precision != "tf32":
-        return tuning  # other products need other registers
-    each = max(1, tuning.backward_rows // power_of_two(particles))
-    return crowded(tuning, -(-sequences // each) * members, multiprocessors(device))
-
-
-def _plan(
-    switches: FilterSwitches, gru: bool, noise: Tensor | NoiseKey | None,
-    statistics: Given | None, valid: Tensor | None, bptt: int | None, precision: str,
-    tuning: Tuning,
-) -> Plan:  # fmt: skip
-    mode = RESAMPLING[switches.resampling]
-    if switches.resampling == "soft" and switches.alpha >= 1.0:
-        mode = RESAMPLING["multinomial"]
-    if noise is None:
-        source = NOISE_NONE
-    else:
-        source = NOISE_PHILOX if isinstance(noise, NoiseKey) else NOISE_GIVEN
-    return Plan(
-        gru=gru,
-        mode=mode,
-        alpha=switches.alpha,
-        softplus=switches.noise_scale == "softplus",
-        activation=ACTIVATION[switches.activation],
-        norm=switches.batch_norm == "feature",
-        norm_eps=switches.norm_eps,
-        noise=source,
-        given=statistics is not None,
-        valid=valid is not None,
-        bptt=bptt,
-        precision=precision,
-        tuning=tuning,
+def _given(
+    noise: Tensor | NoiseKey | None, uniforms: Tensor | NoiseKey | None,
+    statistics: Statistics | None, valid: Tensor | None,
+) -> Given:  # fmt: skip
+    seeds = step = None
+    for key in (noise, uniforms):
+        if isinstance(key, NoiseKey):
+            seeds, step = key
+    return Given(
+        noise if isinstance(noise, Tensor) else None,
+        uniforms if isinstance(uniforms, Tensor) else None,
+        seeds,
+        step,
+        valid,
+        *(statistics or (None, None)),
     )
 
 
-def _inputs(
-    noise: Tensor | NoiseKey | None, uniforms: Tensor | None, statistics: Given | None,
-    valid: Tensor | None,
-) -> Inputs:  # fmt: skip
-    key = noise if isinstance(noise, NoiseKey) else None
-    given = (None, None) if statistics is None else tuple(x.contiguous() for x in statistics)
-    return Inputs(
-        noise.contiguous() if isinstance(noise, Tensor) else None,
-        None if uniforms is None else uniforms.contiguous(),
-        None if key is None else key.seeds,
-        None if key is None else key.step,
-        None if valid is None else valid.contiguous(),
-        *given,
+def _leaves(projected: Tensor, state: PFState, weights: Any, head: Tensor | None) -> Leaves:
+    observation, device = weights.observation, projected.device
+    lead = (*projected.shape[1:3], *state.hidden.shape[-2:])
+    # A state may be one for all, and come from elsewhere.
+    hidden, cell = (
+        None if x is None else x.to(device).expand(lead) for x in (state.hidden, state.cell)
     )
-
-
-def _blocks(weights: Any, gru: bool) -> _Blocks:
-    observation = weights.observation
-    gain = torch.ones_like(observation) if weights.norm_gain is None else weights.norm_gain
-    shift = torch.zeros_like(observation) if weights.norm_shift is None else weights.norm_shift
-    candidate = weights.candidate if gru else None
-    return _Blocks(weights.recurrent, candidate, observation, gain, shift)
-
-
-def _step_counts(
-    valid: Tensor | None, steps: int, members: int, sequences: int, count: int, like: Tensor
-) -> Tensor:
-    if valid is None:
-        return like.new_full((steps, members), float(sequences * count))
-    return valid.sum(-1).to(like.dtype) * count
+    return Leaves(
+        projected,
+        hidden,
+        cell,
+        state.log_weights.to(device).expand(lead[:-1]),
+        weights.recurrent,
+        getattr(weights, "candidate", None),
+        observation,
+        torch.ones_like(observation) if weights.norm_gain is None else weights.norm_gain,
+        torch.zeros_like(observation) if weights.norm_shift is None else weights.norm_shift,
+        head,
+    )
 
 
 def _lead(x: Any, axis: int) -> Any:
     return x.unsqueeze(axis) if isinstance(x, Tensor) else x
 
 
-def _lead_given(statistics: Given | None) -> Given | None:
+def _lead_given(statistics: Statistics | None) -> Given | None:
     if statistics is None:
         return None
     return statistics[0].unsqueeze(-2), statistics[1].unsqueeze(-2)

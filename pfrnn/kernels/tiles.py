@@ -68,11 +68,8 @@ def store_tile(base, value, row, unit, mask, STRIDE: tl.constexpr):
 
 @triton.jit
 def matmul(a, b, PREC: tl.constexpr):
-    """Product with float32 accumulation: ieee, tf32x3, tf32 or bf16 factors."""
-    if PREC == "bf16":
-        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
-    else:
-        return tl.dot(a, b, input_precision=PREC)
+    """Product with float32 accumulation of ieee, tf32 or tf32x3 (nearly float32) factors."""
+    return tl.dot(a, b, input_precision=PREC)
 
 
 @triton.jit
@@ -228,11 +225,3 @@ def collect(values, ancestors, KP: tl.constexpr):
     j = tl.arange(0, KP)
     chosen = ancestors[:, :, None] == j[None, None, :]
     return tl.sum(tl.where(chosen, values[:, :, None], 0.0), 1)
-
-
-@triton.jit
-def scatter_rows(select, x):
-    """Multiply x by a matrix of zeros and ones, exact to 2^-22: x split into two tf32 terms."""
-    high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    out = tl.dot(select, high, input_precision="tf32")
-    return tl.dot(select, x - high, out, input_precision="tf32")

@@ -209,7 +209,7 @@ class Execution(Strict):
     threads: int = Field(ge=1)
     device: Literal["auto", "cpu", "cuda"]
     checkpoint_minutes: float = Field(gt=0)
-    precision: Literal["ieee", "tf32x3", "tf32", "bf16"] = Field(description="Of fused products.")
+    precision: Literal["tf32", "ieee"] = Field(description="Of fused products.")
     steps_per_second: float | None = Field(
         gt=0, description="Measured rate, for predicted hours; null: as on one H200."
     )

@@ -17,8 +17,8 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterSwitches
 from pfrnn.kernels.noise import NoiseKey, fill_normal, fill_uniform, noise_key
 from pfrnn.kernels.philox import counter_words
-from pfrnn.kernels.plan import Tuning
 from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.kernels.tuning import Tuning
 
 from .filter_cases import Case, draw
 

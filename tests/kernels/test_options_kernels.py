@@ -20,17 +20,16 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 from pfrnn.functional.types import FilterSwitches, Readout
 from pfrnn.kernels import fetch, run_backward, run_forward
 from pfrnn.kernels.noise import NoiseKey
-from pfrnn.kernels.plan import CROWDED, Tuning
-from pfrnn.kernels.sequence import chosen_tuning, run_pf_fused
+from pfrnn.kernels.sequence import run_pf_fused
+from pfrnn.kernels.tuning import CROWDED, Tuning
 
 from .filter_cases import Case, draw, read_out
-from .test_filter_kernels import TF32_BOUND, check
 
 ON_GPU = torch.cuda.is_available()
 OPTIONS: dict[str, dict[str, Any]] = {
     "fetch": {"forward_fetch": True, "backward_fetch": True},
     "late": {"late_loads": True},
-    "no_ticket": {"ticket": False},
+    "ticket": {"ticket": True},
     "split": {"split": True},
     # Large populations' choice.
     "crowded": CROWDED,
@@ -39,26 +38,20 @@ FETCH = OPTIONS["fetch"]
 SMALL = Tuning(forward_rows=16, backward_rows=16, weight_rows=16, ring=3, shares=2)
 
 
-def train(
-    case: Case, tuning: Tuning | None, only: slice = slice(None), **options: Any
-) -> dict[str, Tensor]:
-    """Outputs and gradients of one pass each way, with the kernels' own noise.
-
-    Of ``only`` these members; a member's share of the loss doesn't go by their number.
-    """
+def train(case: Case, tuning: Tuning | None, **options: Any) -> dict[str, Tensor]:
+    """Outputs and gradients of one pass each way, with the kernels' own noise."""
     drawn = draw(case)
     device = drawn.projected.device
-    seeds = (torch.arange(case.members, device=device) + 7)[only]
+    seeds = torch.arange(case.members, device=device) + 7
     key = NoiseKey(seeds, torch.ones(1, dtype=torch.int64, device=device))
     parameters = {k: v for k, v in drawn.weights._asdict().items() if v is not None}
     parameters["head"] = read_out(drawn, 1).weight
-    leaves = {"projected": drawn.projected[:, only].clone().requires_grad_()}
-    leaves |= {name: value[only].clone().requires_grad_() for name, value in parameters.items()}
+    leaves = {"projected": drawn.projected.clone().requires_grad_()}
+    leaves |= {name: value.clone().requires_grad_() for name, value in parameters.items()}
     weights = type(drawn.weights)(**{k: leaves[k] for k in drawn.weights._fields if k in leaves})
-    state = type(drawn.state)(*(None if x is None else x[only] for x in drawn.state))
     # A smooth activation: ReLU's kink turns rounding into a jump of a gradient.
     out = run_pf_fused(
-        leaves["projected"], state, key, key, weights, FilterSwitches(activation="tanh"),
+        leaves["projected"], drawn.state, key, key, weights, FilterSwitches(activation="tanh"),
         readout=Readout(leaves["head"]), tuning=tuning, **options,
     )  # fmt: skip
     loss = out.read.square().sum() + out.log_weights.sum()
@@ -126,13 +119,13 @@ def test_padding_and_cuts_have_the_bits_of_the_default(gru: bool, units: int) ->
 
 @pytest.mark.skipif(ON_GPU, reason="watches the interpreter")
 def test_what_is_asked_for_is_done_where_it_can_be() -> None:
-    assert set(launched(Case(False, 2, 1, 5, 3, 16), {})) == {(False, True)}
-    assert set(launched(Case(False, 2, 1, 5, 3, 16), {"ticket": False})) == {(False, False)}
-    assert set(launched(Case(False, 2, 1, 5, 3, 16), FETCH)) == {(True, True)}
+    assert set(launched(Case(False, 2, 1, 5, 3, 16), {})) == {(False, False)}
+    assert set(launched(Case(False, 2, 1, 5, 3, 16), {"ticket": True})) == {(False, True)}
+    assert set(launched(Case(False, 2, 1, 5, 3, 16), FETCH)) == {(True, False)}
     # Blocks that don't fill their tiles, and sums in pieces, are loaded as ever.
-    assert set(launched(Case(False, 2, 1, 5, 3, 17), FETCH)) == {(False, True)}
+    assert set(launched(Case(False, 2, 1, 5, 3, 17), FETCH)) == {(False, False)}
     pieces = FETCH | {"forward_inner": 16, "backward_inner": 16}
-    assert set(launched(Case(False, 2, 1, 5, 3, 32), pieces)) == {(False, True)}
+    assert set(launched(Case(False, 2, 1, 5, 3, 32), pieces)) == {(False, False)}
 
 
 def test_what_can_be_fetched() -> None:
@@ -156,8 +149,6 @@ def test_a_card_that_cannot_fetch_loads(monkeypatch: pytest.MonkeyPatch) -> None
     assert fetch.block_descriptor(blocks, 64, True) is None
 
 
-# What has a time axis before that of the members.
-TIMED = {"hidden", "read", "log_weights", "ess", "mean", "variance", "d projected"}
 # Factors of 11 bits: rounding may move one to its neighbour.
 BOUND = 2e-3
 
@@ -207,38 +198,3 @@ def test_gpu_widths_that_cannot_be_fetched() -> None:
     for name, value in expected.items():
         gap = (found[name] - value).abs().max() / value.abs().max().clamp(min=1e-30)
         assert gap < BOUND, (name, float(gap))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
-@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
-def test_gpu_a_member_has_the_same_bits_in_a_large_population(gru: bool) -> None:
-    """By the code's own choice, which is another one for twelve members than for one."""
-    case = Case(gru, 6, 12, 64, 30, 64, "cuda")
-    device = torch.device("cuda")
-    few, many = (chosen_tuning(members, 64, 30, 64, "tf32", device) for members in (1, 12))
-    assert not few.split
-    if not many.split:
-        pytest.skip("on this card twelve members aren't a large population")
-    # As the training loop calls it: no gradient of the particles but the head's.
-    together = train(case, None, particles=False)
-    alone = train(case, None, slice(5, 6), particles=False)
-    for name, value in together.items():
-        timed = name in TIMED
-        found, expected = (alone[name][:, 0], value[:, 5]) if timed else (alone[name][0], value[5])
-        assert torch.equal(found, expected), name
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device")
-@pytest.mark.parametrize("gru", [False, True], ids=["lstm", "gru"])
-@pytest.mark.parametrize("size", [(1, 3, 1, 7, 33), (6, 3, 5, 30, 64), (8, 3, 64, 30, 64)])
-def test_gpu_narrow_factors(gru, size):
-    """Within TF32's bound of the float64 reference; a large population's kernels have the bits."""
-    case, tanh = Case(gru, *size, "cuda"), FilterSwitches(activation="tanh")
-    found = [
-        check(case, tanh, bound=TF32_BOUND, precision="tf32", tuning=Tuning(narrow=True, **changes))
-        for changes in ({}, CROWDED)
-    ]
-    for name, gradient in found[0].gradients.items():
-        assert torch.equal(gradient, found[1].gradients[name]), name

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="the kernels are written in Triton: pip ins
 
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
-from pfrnn.kernels.dispatch import rnn_refusal
+from pfrnn.kernels.ground import rnn_refusal
 from pfrnn.kernels.rnn import MAX_SEQUENCES, run_rnn_fused
 
 # float32 products and sums against float64: the largest error over the largest value.

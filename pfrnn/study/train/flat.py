@@ -10,15 +10,17 @@ time is in kernels, so is this (:mod:`pfrnn.kernels.rmsprop`), equal to rounding
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pfrnn.functional.sums import replaced
+from pfrnn.kernels.ground import device_refusal
 from pfrnn.study.train.optimiser import CLIP_EPSILON, Hyper, Stacked, clip_factor, gradient_norm
 
 # Elements between which a parameter may begin: 512 bytes, as torch's allocator places tensors, so
@@ -27,6 +29,16 @@ ALIGNMENT = 128
 # A list operation takes three lists of about this many tensors in one kernel, and gives a block
 # of threads at most 65,536 elements.
 _PIECES = 40
+
+
+def updates_by_kernel(parameters: Tensor) -> bool:
+    """Whether kernels update these parameters."""
+    return (
+        parameters.dtype == torch.float32
+        and device_refusal(parameters.device) is None
+        and importlib.util.find_spec("triton") is not None
+        and os.environ.get("PFRNN_KERNELS") != "plain"
+    )
 
 
 class Flat(dict[str, Tensor]):
@@ -197,7 +209,7 @@ class FlatRMSprop:
     ) -> FlatUpdate | KernelUpdate:
         """Compute one step; nothing that lies in the population is written.
 
-        Inside :func:`pfrnn.functional.sums.sums` kernels do it, where the parameters are float32.
+        On a GPU kernels do it, where the parameters are float32.
 
         Args:
             gradients: name -> (M, ...).
@@ -207,7 +219,7 @@ class FlatRMSprop:
                 its values.
         """
         before = self.parameters.whole
-        if replaced() and before.dtype == torch.float32:
+        if updates_by_kernel(before):
             from pfrnn.kernels.rmsprop import clipped as clipped_by
 
             gradient, clip = self._in_one(gradients), self._settings.clip

@@ -16,7 +16,7 @@ import os
 import torch
 
 from pfrnn.errors import ConfigError
-from pfrnn.kernels.dispatch import MAX_OUTPUTS
+from pfrnn.kernels.ground import MAX_OUTPUTS
 from pfrnn.study.train.networks import NetworkSpec, mean_of_heads
 
 # Sets the room on any device, in GiB; for tests, and to leave memory to others.

@@ -9,13 +9,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pfrnn.functional.linear import products
-from pfrnn.functional.lookup import lookups
-from pfrnn.functional.sums import sums
 from pfrnn.kernels.dispatch import Choice
-from pfrnn.kernels.errors import KernelError
+from pfrnn.kernels.launch import KernelError
 from pfrnn.kernels.linear import product
-from pfrnn.kernels.lookup import lookup
-from pfrnn.kernels.sums import total
 
 # How Triton reports a compiler that a signal ended.
 _KILLED = re.compile(r"error code -\d+")
@@ -49,11 +45,11 @@ class KernelLoop:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Have kernels compute products, sums and lookups beside the loop, while it is theirs."""
+        """Have kernels compute the products beside the loop, while it is theirs."""
         if not self.fused:
             yield
             return
-        with products(product), sums(total), lookups(lookup):
+        with products(product):
             yield
 
     def attempt(self, work: Callable[[], Result]) -> Result:

@@ -15,7 +15,6 @@ from pfrnn.functional.losses import (
     exponential_time_weights,
     prediction_loss,
 )
-from pfrnn.functional.sums import replaced
 from pfrnn.study.config import Loss
 from pfrnn.study.train.batches import Batch
 from pfrnn.study.train.networks import NetworkOutput
@@ -61,11 +60,8 @@ def member_loss(
     weights: LossWeights,
     output: NetworkOutput,
     batch: Batch,
-    mean_of_heads: bool = False,
 ) -> Tensor:
     """Sum over time, mean over sequences: (M,), or a scalar for one model.
-
-    Inside :func:`pfrnn.functional.sums.sums` kernels compute a regression filter's.
 
     Args:
         task: regression, classification or localization.
@@ -73,15 +69,10 @@ def member_loss(
             regression and localisation; it has no classification, which keeps the paper's.
         output: of the network.
         batch: targets and mask.
-        mean_of_heads: whether the prediction is the mean of the particles' predictions.
 
     Raises:
         ValueError: an ELBO is asked for but the network returned no particles.
     """
-    if mean_of_heads and replaced() and _plain(task, weights):
-        found = _by_kernels(weights, output, batch)
-        if found is not None:
-            return found
     target: Tensor = batch.y
     mask: Tensor | Outputs | None = batch.mask
     kind: Kind = "regression"
@@ -98,23 +89,6 @@ def member_loss(
         raise ValueError("an ELBO needs particle predictions, got a network output without them")
     elbo = elbo_loss(output.particles, target, kind, mask=mask, **forms[1])
     return combined_loss(prediction, elbo, weights.prediction, weights.beta)
-
-
-def _plain(task: str, weights: LossWeights) -> bool:
-    """Whether the losses have the paper's form, and both tensors that the kernels read."""
-    return task != "classification" and not (weights.release or weights.decay) and weights.beta != 0
-
-
-def _by_kernels(weights: LossWeights, output: NetworkOutput, batch: Batch) -> Tensor | None:
-    """The same loss in three launches; None for what the kernels don't take."""
-    from pfrnn.kernels.loss import Weights, filter_loss, fits
-
-    if output.particles is None or output.log_weights is None:
-        return None
-    given = (output.particles, output.log_weights, batch.y, batch.mask)
-    if not fits(*given):
-        return None
-    return filter_loss(*given, Weights(weights.prediction, weights.beta))
 
 
 def _forms(task: str, weights: LossWeights, like: Tensor) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -42,9 +42,8 @@ Result = TypeVar("Result")
 class PlainPath:
     """Eager torch on any device; the loop over time may be another (:meth:`take`).
 
-    Where the loop is in kernels, so are products of sequences (:mod:`pfrnn.kernels.linear`), the
-    losses' sums (:mod:`pfrnn.kernels.sums`, :mod:`pfrnn.kernels.loss`) and the update
-    (:mod:`pfrnn.kernels.rmsprop`).
+    Where the loop is in kernels, so are products of sequences (:mod:`pfrnn.kernels.linear`) and the
+    update (:mod:`pfrnn.kernels.rmsprop`).
     """
 
     graph = "off"
@@ -162,9 +161,7 @@ class PlainPath:
             output = functional_call(
                 self.network, {**parameters, **buffers}, (batch.x, batch.valid, randomness)
             )
-            loss = member_loss(
-                self.spec.task, self.weights, output, batch, self.network.mean_of_heads
-            )
+            loss = member_loss(self.spec.task, self.weights, output, batch)
         return Predicted(output, loss)
 
     def losses(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.sums import member_sums
 from pfrnn.study.train.batches import Batch, DeviceSplit
 from pfrnn.study.train.networks import NetworkOutput
 
@@ -60,5 +59,5 @@ def summary(predicted: Predicted, batch: Batch) -> Tensor:
     valid = torch.ones_like(output.ess) if batch.valid is None else batch.valid.to(output.ess)
     shares = [value * valid / count for value in (output.ess, unique)]
     return torch.stack(
-        [total, *(member_sums(share).double() for share in shares), valid.sum((0, 2))]
+        [total, *(share.sum((0, 2)).double() for share in shares), valid.sum((0, 2))]
     )

@@ -204,10 +204,10 @@ def test_the_configuration_names_the_precision_of_the_kernels_products(tmp_path,
 
     monkeypatch.setattr(dispatch, "choose", choose)
     problem, plain = world(tmp_path, "toy_regression", "pf_lstm")
-    execution = problem.config.execution.model_copy(update={"precision": "tf32x3"})
+    execution = problem.config.execution.model_copy(update={"precision": "ieee"})
     config = problem.config.model_copy(update={"execution": execution})
     choose_path(plain.spec, variant("pf_lstm"), config, 8, torch.device("cpu"))
-    assert asked == ["tf32x3"]
+    assert asked == ["ieee"]
 
 
 @pytest.mark.usefixtures("_loop_alone")

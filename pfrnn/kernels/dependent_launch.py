@@ -1,4 +1,4 @@
-"""Letting a launch begin while the one before it ends: dependent launches, on Hopper and later.
+"""Dependent launches, on Hopper and later: a launch begins while the one before it ends.
 
 A filter is a chain of short kernels, each waiting for all of the one before. With CUDA's
 programmatic dependent launch a kernel's programs may start as soon as all of the previous one's
@@ -17,38 +17,24 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from pfrnn.kernels.dispatch import interpreted
+from pfrnn.kernels.ground import interpreted
 
 # Compute capability from which the hardware can.
 _HOPPER = 90
 
 
 @triton.jit
-def let_next_begin(EARLY: tl.constexpr):
+def launch_dependents(DEPENDENT: tl.constexpr):
     """Allow the next launch's programs to start once all of this one's have come here."""
-    if EARLY:
+    if DEPENDENT:
         gdc_launch_dependents()
 
 
 @triton.jit
-def wait_for_previous(EARLY: tl.constexpr):
+def wait_for_previous(DEPENDENT: tl.constexpr):
     """Wait until the previous launch has ended and its writes are seen."""
-    if EARLY:
+    if DEPENDENT:
         gdc_wait()
-
-
-def fills(programs: int, card: int, more_than: int | None) -> bool:
-    """Whether a launch of so many programs is large enough to begin early.
-
-    Args:
-        programs: of the launch.
-        card: the card's multiprocessors; 0 where there is none, and then every launch is.
-        more_than: so many programs a multiprocessor aren't enough; None: no launch is.
-
-    >>> fills(256, 132, 2), fills(384, 132, 2)
-    (False, True)
-    """
-    return more_than is not None and programs > more_than * card
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -58,7 +44,7 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def can_begin_early(device: torch.device) -> bool:
+def has_dependent_launch(device: torch.device) -> bool:
     """Whether kernels for ``device`` may be launched so.
 
     Without a GPU the answer is for the one that kernels are compiled for; no, where there is none.

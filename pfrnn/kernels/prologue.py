@@ -16,36 +16,31 @@ from torch import Tensor
 _BLOCK = 1024
 
 
-class Begun(NamedTuple):
+class Prepared(NamedTuple):
     """What the launch writes.
 
     Attributes:
         hidden: (M, T+1, N, K, H), of which the first step is written, as of the next three.
-        cell: likewise, or ``hidden`` without a cell.
+        cell: likewise, or None without a cell.
         log_weights: (M, T+1, N, K).
         ancestors: (M, T+1, N, K) int32, the identity.
-        weights: (M, G, H, H), blocks (in, out) in the kernels' order.
-        turned: the same, (out, in).
-        count: (1, 1, P), values behind each program's sums, or None: it is left alone.
-        total: (1, 1), values behind a step's, or None.
+        blocks: (2, M, G, H, H), weights in the kernels' order, (in, out) and then (out, in).
+        counts: (1, 1, P), values behind each program's sums, or None: there is padding.
     """
 
     hidden: Tensor
-    cell: Tensor
+    cell: Tensor | None
     log_weights: Tensor
     ancestors: Tensor
-    weights: Tensor
-    turned: Tensor
-    count: Tensor | None
-    total: Tensor | None
+    blocks: Tensor
+    counts: Tensor | None
 
 
-@triton.jit(do_not_specialize=["steps", "size", "rows", "P", "each", "last", "whole"])
-def begin_kernel(
+@triton.jit(do_not_specialize=["steps", "size", "rows", "P", "each", "last"])
+def prologue_kernel(
     h0_, c0_, lw0_, recurrent_, candidate_, hidden_, cell_, lw_, ancestors_, weights_, turned_,
-    count_, total_, steps, size, rows, P, each, last, whole,
-    GRU: tl.constexpr, CELL: tl.constexpr, COUNTS: tl.constexpr, K: tl.constexpr,
-    H: tl.constexpr, BLOCK: tl.constexpr,
+    counts_, steps, size, rows, P, each, last,
+    GRU: tl.constexpr, COUNTS: tl.constexpr, K: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy, turn and count; size is N K H, rows N K; grid (size or G H H / BLOCK, M)."""
     G: tl.constexpr = 4 if GRU else 5
@@ -54,7 +49,7 @@ def begin_kernel(
     inside = at < size
     value = tl.load(h0_ + m * size + at, mask=inside)
     tl.store(hidden_ + m * steps * size + at, value, mask=inside)
-    if CELL:
+    if not GRU:
         value = tl.load(c0_ + m * size + at, mask=inside)
         tl.store(cell_ + m * steps * size + at, value, mask=inside)
     inside = at < rows
@@ -74,14 +69,13 @@ def begin_kernel(
     tl.store(weights_ + m * G * H * H + at, value, mask=inside)
     tl.store(turned_ + ((m * G + gate) * H + o) * H + i, value, mask=inside)
     if COUNTS:
-        # Whole numbers, and the same ones whichever member's program writes them.
-        tl.store(count_ + at, tl.where(at == P - 1, last, each).to(tl.float32), mask=at < P)
-        tl.store(total_ + at, (at * 0 + whole).to(tl.float32), mask=at < 1)
+        # The same numbers, whichever member's program writes them.
+        tl.store(counts_ + at, tl.where(at == P - 1, last, each).to(tl.float32), mask=at < P)
 
 
-def begin(
+def prologue(
     start: tuple[Tensor, Tensor | None, Tensor], recurrent: Tensor, candidate: Tensor | None,
-    to: Begun, programs: int, each: int,
+    to: Prepared, programs: int, each: int,
 ) -> None:  # fmt: skip
     """Fill in ``to``.
 
@@ -94,21 +88,16 @@ def begin(
         each: sequences of a program; the last one may have fewer.
     """
     members, steps, sequences, particles, units = to.hidden.shape
-    tile = (members, sequences, particles, units)
-    device = to.hidden.device  # a state may come from elsewhere
-    hidden = start[0].to(device).expand(tile).contiguous()
-    cell = None if start[1] is None else start[1].to(device).expand(tile).contiguous()
-    log_weights = start[2].to(device).expand(tile[:-1]).contiguous()
+    hidden, cell, log_weights = (None if x is None else x.contiguous() for x in start)
     rows = sequences * particles
-    blocks = to.weights[0].numel()
     left = sequences - (programs - 1) * each
-    begin_kernel.run(
-        hidden, hidden if cell is None else cell, log_weights, recurrent.contiguous(),
-        recurrent if candidate is None else candidate.contiguous(),
-        to.hidden, to.cell, to.log_weights, to.ancestors, to.weights, to.turned,
-        to.hidden if to.count is None else to.count, to.hidden if to.total is None else to.total,
-        steps, rows * units, rows, programs, each * particles, left * particles, max(rows, 1),
-        GRU=candidate is not None, CELL=cell is not None, COUNTS=to.count is not None,
-        K=particles, H=units, BLOCK=_BLOCK, num_warps=4,
-        grid=(triton.cdiv(max(rows * units, blocks), _BLOCK), members), warmup=False,
+    weights, turned = to.blocks
+    prologue_kernel.run(
+        hidden, cell, log_weights, recurrent.contiguous(),
+        None if candidate is None else candidate.contiguous(), to.hidden, to.cell, to.log_weights,
+        to.ancestors, weights, turned, to.counts,
+        steps, rows * units, rows, programs, each * particles, left * particles,
+        GRU=candidate is not None, COUNTS=to.counts is not None, K=particles, H=units,
+        BLOCK=_BLOCK, num_warps=4, warmup=False,
+        grid=(triton.cdiv(max(rows * units, weights[0].numel()), _BLOCK), members),
     )  # fmt: skip
