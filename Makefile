@@ -23,7 +23,7 @@ export OMP_NUM_THREADS ?= 1
 export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 
-.PHONY: help venv reproduce test pytest test-all lint report ui schema clean
+.PHONY: help venv reproduce test pytest test-all lint report docs ui schema clean
 
 help:
 	@echo "make reproduce   build the small tables from raw data (tier quick; STRICT=1, CORES=N)"
@@ -32,6 +32,7 @@ help:
 	@echo "make ui          browse the runs in MLflow (PORT=$(PORT))"
 	@echo "make test        lint, types and the quick tests (WORKERS=N)"
 	@echo "make test-all    everything: also chaos, servers, clones, browsers, Slurm where installed"
+	@echo "make docs        build the documentation site, strictly, into site/"
 	@echo "make schema      regenerate workflow/schemas/"
 	@echo "make venv        create .venv only"
 	@echo "make clean       remove .venv and caches; keeps data and results"
@@ -74,6 +75,10 @@ report: $(READY)
 check: $(READY)
 	$(BIN)/python -m pfrnn check --reports reports --readme README.md
 	$(BIN)/python -m pfrnn check --reports reports/gpu_long
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+	cp -r reports site/
 
 ui: $(READY)
 	$(BIN)/python -m pfrnn mlflow-import

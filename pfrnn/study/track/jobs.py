@@ -191,8 +191,8 @@ def _member(row: pd.Series, final: bool, history: Table, tests: Table) -> Member
     if not row.get("seed"):
         name = f"member {number}"
     elif final:
-        name = f"seed {row['seed']}, repetition {repetition}"
-        name += f", member {number}" if number != repetition else ""
+        name = f"repetition {repetition}, seed {row['seed']}"
+        name += f", member {number}" if tests.empty else ""  # several make up an ensemble
     else:
         name = "learning rate {learning_rate}, clip {clip}, L2 {l2}".format(**row)
     metrics = _numbers(row.drop([*shown, "member", "status"], errors="ignore"))

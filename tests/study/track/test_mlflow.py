@@ -93,7 +93,7 @@ def test_what_a_final_shows(folder: Path) -> None:
     assert (first.step, first.value) == (1, 9.0)
     children = runs("tags.stage = 'final' and metrics.`test/rmse` > 0 and params.seed != ''")
     assert {run.info.run_name for run in children} == {
-        "seed 7, repetition 0", "seed 8, repetition 1"
+        "repetition 0, seed 7", "repetition 1, seed 8"
     }  # fmt: skip
     assert sorted(run.data.metrics["test/rmse"] for run in children) == [3.0, 3.5]
 
@@ -220,6 +220,7 @@ def test_an_ensembles_test_score_is_not_its_members(tmp_path: Path) -> None:
     write_json(job / "run.json", read_json(job / "run.json") | kind)
     found = read_job(job, tmp_path / "quick")
     assert not any("test/rmse" in member.values.metrics for member in found.members)
+    assert found.members[1].name == "repetition 1, seed 8, member 1"
     assert found.values.metrics["test"] == 3.25
 
 
