@@ -18,10 +18,10 @@ from pfrnn.study.data.store import load_prepared
 from pfrnn.study.plan import Block, Plan, load_plan
 from pfrnn.study.train.batches import to_device
 from pfrnn.study.train.choose import choose_path
-from pfrnn.study.train.contract import ComputePath
 from pfrnn.study.train.members import Member, search_members
-from pfrnn.study.train.problem import Problem
+from pfrnn.study.train.path import PlainPath
 from pfrnn.study.train.spec import network_spec
+from pfrnn.study.train.trainer import Problem
 from pfrnn.study.variants import variant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ class Opened(NamedTuple):
 
     variant: str
     problem: Problem
-    path: ComputePath
+    path: PlainPath
     members: list[Member]
 
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.blocks import Ask, Opened, environment, machine, open_block, sizes_of, wait
 from bench.plain_port import PlainPFGRU, PlainPFLSTM
 from pfrnn.study.files import write_json
-from pfrnn.study.train.batches import epoch_batches
+from pfrnn.study.train.batches import epoch_orders
 from pfrnn.study.train.device import peak_memory
 from pfrnn.study.train.members import hyper
 from pfrnn.study.train.population import new_population
@@ -60,7 +60,7 @@ def epoch_row(opened: Opened, folder: Path, device: torch.device) -> dict[str, A
     return {
         "path": opened.path.name,
         "reason": opened.path.reason,
-        "graph": opened.path.graph,
+        "graph": opened.path.graphs.summary if opened.path.graphs else "off",
         "notes": state.notes,
         "first_epoch_s": ends[1],
         "updates": steps * len(ends),
@@ -85,9 +85,9 @@ def step_ms(opened: Opened, steps: int, device: torch.device) -> float:
     problem, path = opened.problem, opened.path
     population = new_population(path.build, opened.members, device)
     settings = hyper(opened.members, device)
-    rows = epoch_batches(opened.members, 1, problem.train.sequences, problem.batch_size, device)[
-        : max(1, problem.train.sequences // problem.batch_size)
-    ]
+    orders = epoch_orders(opened.members, 1, problem.train.sequences)
+    rows = list(problem.train.batches(orders, problem.batch_size))
+    rows = rows[: max(1, problem.train.sequences // problem.batch_size)]
     times = []
     for number in range(WARM + steps):
         wait(device)

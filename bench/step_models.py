@@ -105,7 +105,7 @@ class Trained(NamedTuple):
         gradients = torch.autograd.grad(losses, list(leaves.values()), torch.ones_like(losses))
         with torch.no_grad():
             named = dict(zip(leaves, gradients, strict=True))
-            self.optimiser.write(self.optimiser.update(named, 0.99, 1e-8, self.alive))
+            self.optimiser.update(named, 0.99, 1e-8, self.alive).write()
 
 
 def trained(start: dict[str, Tensor]) -> Trained:

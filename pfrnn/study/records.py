@@ -17,14 +17,24 @@ A block's folder (``results/<tier>/<block id>/``) holds
 ==================  =========================================================================
 
 A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TEST_COLUMNS``),
-``predictions.npz`` and, for particle filters, ``belief.npz`` (samples for the figures).
+``predictions.npz`` and, for particle filters, ``belief.npz`` (samples for the figures), and
+``errors.npz``, what every test item adds to the data set's metric, in the test split's order:
+
+- ``repetition`` (R,): as in test.csv;
+- ``error`` (R, N) float32, mean over passes; NaN in a repetition without value. rmse and mse: the
+  squared error (mean over coordinates, the target's unit squared), summed over the item's observed
+  steps; accuracy: the share of passes that are right; last_step_mse: the squared error there;
+- ``count`` (N,): the observed steps that ``error`` sums over; 1 for accuracy and last_step_mse;
+- ``cluster`` (N,): equal for items that share source rows; resample these, not items.
+
+So the metric is ``error.sum(1) / count.sum()``: of rmse the square, of accuracy a share.
 ``results/<tier>/results.csv`` gathers all finals (``RESULT_COLUMNS``).
 """
 
 from __future__ import annotations
 
 _TRAINED = ("run.json", "members.csv", "history.csv", "best.pt")
-OUTPUTS = {"search": _TRAINED, "final": (*_TRAINED, "test.csv", "predictions.npz")}
+OUTPUTS = {"search": _TRAINED, "final": (*_TRAINED, "test.csv", "errors.npz", "predictions.npz")}
 
 MEMBER_COLUMNS = (
     "member",

@@ -253,7 +253,7 @@ def records():
     """
     blocks = [f"{RESULTS}/{block}/{name}" for block in BLOCKS for name in BLOCK_FILES]
     selections = [f"{RESULTS}/{selection}" for selection in CELLS]
-    return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "predictions.npz")
+    return blocks + selections + final_files(*BLOCK_FILES, "test.csv", "errors.npz", "predictions.npz")
 
 
 def mlflow_store():

@@ -13,6 +13,7 @@ rule finalise:
         test=f"{RESULTS}/final/{{dataset}}/{{cell}}/test.csv",
         members=f"{RESULTS}/final/{{dataset}}/{{cell}}/members.csv",
         history=f"{RESULTS}/final/{{dataset}}/{{cell}}/history.csv",
+        errors=f"{RESULTS}/final/{{dataset}}/{{cell}}/errors.npz",
         predictions=f"{RESULTS}/final/{{dataset}}/{{cell}}/predictions.npz",
         best=f"{RESULTS}/final/{{dataset}}/{{cell}}/best.pt",
     params:

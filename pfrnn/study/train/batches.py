@@ -15,6 +15,13 @@ from pfrnn.study.seeding import derive_seed
 from pfrnn.study.train.members import Member
 
 
+class Rows(NamedTuple):
+    """Sequence numbers of a step, (M, N): on the host for the lengths, on the device to gather."""
+
+    host: npt.NDArray[np.int64]
+    device: Tensor
+
+
 class DeviceSplit(NamedTuple):
     """A split on the device.
 
@@ -24,7 +31,6 @@ class DeviceSplit(NamedTuple):
         y: (N, T, C) float32 or (N,) int64.
         mask: (N, T) bool.
         host_length: lengths on the host, so that trimming a batch needs no synchronisation.
-        longest: the set's longest sequence, which a chunk of it may lack.
     """
 
     x: Tensor
@@ -32,7 +38,6 @@ class DeviceSplit(NamedTuple):
     y: Tensor
     mask: Tensor
     host_length: npt.NDArray[np.int64]
-    longest: int
 
     @property
     def device(self) -> torch.device:
@@ -40,57 +45,21 @@ class DeviceSplit(NamedTuple):
         return self.x.device
 
     @property
-    def arrays(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The tensors."""
-        return self.x, self.length, self.y, self.mask
-
-    @property
-    def fixed_bytes(self) -> int:
-        """Memory on the device that doesn't grow with the members."""
-        return sum(array.nbytes for array in self.arrays)
-
-    def member_bytes(self, size: int) -> int:
-        """Memory on the device for each member, at ``size`` sequences a step: none."""
-        return 0
-
-    def release(self) -> None:
-        """Nothing can be given up: the arrays stay."""
-
-    @property
     def sequences(self) -> int:
         """Number of sequences."""
         return len(self.host_length)
 
-    def batches(
-        self, index: npt.NDArray[np.int64], size: int, start: int = 0
-    ) -> Iterator[tuple[DeviceSplit, Rows]]:
-        """Steps of (M, size) sequences from step ``start``; the last one may be smaller."""
-        rows = rows_on(index, self.device)
+    def batches(self, index: npt.NDArray[np.int64], size: int, start: int = 0) -> Iterator[Rows]:
+        """Yield steps of (M, size) sequences from step ``start``; the last one may be smaller.
+
+        Args:
+            index: (M, count), each member's order of the sequences.
+            size: sequences a step.
+            start: first step.
+        """
+        whole = rows_on(index, self.device)
         for first in range(start * size, index.shape[1], size):
-            yield self, rows.part(first, first + size)
-
-
-class Batch(NamedTuple):
-    """Sequences of one step, time first, members in between: T is the longest valid length.
-
-    Attributes:
-        x: (T, M, N, D), or tokens (T, M, N).
-        valid: (T, M, N) bool, False where a sequence has ended; None when none is padded.
-        y: (T, M, N, C), or labels (M, N).
-        mask: (T, M, N) bool, steps whose prediction counts.
-        lengths: longest valid length of each member's sequences.
-    """
-
-    x: Tensor
-    valid: Tensor | None
-    y: Tensor
-    mask: Tensor
-    lengths: tuple[int, ...]
-
-    @property
-    def steps(self) -> int:
-        """Number of time steps T."""
-        return max(self.lengths)
+            yield Rows(*(part[:, first : first + size] for part in whole))
 
 
 def to_device(split: Split, device: torch.device) -> DeviceSplit:
@@ -101,29 +70,7 @@ def to_device(split: Split, device: torch.device) -> DeviceSplit:
         y=torch.as_tensor(split.y, device=device),
         mask=torch.as_tensor(split.mask, device=device),
         host_length=np.asarray(split.length, np.int64),
-        longest=int(np.max(split.length, initial=0)),
     )
-
-
-def split_bytes(split: Split) -> int:
-    """Memory of a split's tensors on a device: lengths are int64 there."""
-    return split.x.nbytes + split.y.nbytes + split.mask.nbytes + 8 * len(split.length)
-
-
-class Rows(NamedTuple):
-    """Numbers of sequences, on both sides: (M, N).
-
-    Attributes:
-        host: for the lengths.
-        device: for the gather.
-    """
-
-    host: npt.NDArray[np.int64]
-    device: Tensor
-
-    def part(self, start: int, stop: int) -> Rows:
-        """Columns from ``start`` to ``stop``, without a copy."""
-        return Rows(self.host[:, start:stop], self.device[:, start:stop])
 
 
 def rows_on(index: npt.NDArray[np.int64], device: torch.device) -> Rows:
@@ -139,34 +86,49 @@ def rows_on(index: npt.NDArray[np.int64], device: torch.device) -> Rows:
 
 
 class Cut(NamedTuple):
-    """Where a batch ends, known on the host.
+    """A batch's size, known on the host.
 
     Attributes:
         steps: time steps T of the batch's tensors.
         padded: whether steps must be marked as valid or not.
         lengths: longest valid length of each member's sequences, at most T.
+        sequences: N.
     """
 
     steps: int
     padded: bool
     lengths: tuple[int, ...]
+    sequences: int
 
 
-def cut_of(split: DeviceSplit, rows: Rows) -> Cut:
-    """Cut a batch at its longest sequence."""
+def cut_of(split: DeviceSplit, rows: Rows, quantum: int = 1) -> Cut:
+    """Cut a batch at its longest sequence, rounded up to a multiple of ``quantum``.
+
+    The added steps are padding; there are never more steps than the split's longest sequence has.
+    """
     host = split.host_length[rows.host]
     lengths = tuple(int(n) for n in host.max(1))
-    steps = max(lengths)
-    return Cut(steps, int(host.min()) < steps, lengths)
+    steps = min(-(-max(lengths) // quantum) * quantum, int(split.host_length.max()))
+    return Cut(steps, int(host.min()) < steps, lengths, host.shape[1])
 
 
-def widened(cut: Cut, quantum: int, longest: int) -> Cut:
-    """Cut at the next multiple of ``quantum``, at most ``longest``; the added steps are padding."""
-    steps = min(-(-cut.steps // quantum) * quantum, longest)
-    return cut if steps <= cut.steps else Cut(steps, True, cut.lengths)
+class Batch(NamedTuple):
+    """Sequences of one step, time first, members in between.
+
+    Attributes:
+        x: (T, M, N, D), or tokens (T, M, N).
+        valid: (T, M, N) bool, False where a sequence has ended; None when none is padded.
+        y: (T, M, N, C), or labels (M, N).
+        mask: (T, M, N) bool, steps whose prediction counts.
+    """
+
+    x: Tensor
+    valid: Tensor | None
+    y: Tensor
+    mask: Tensor
 
 
-def take(split: DeviceSplit, rows: Tensor, cut: Cut) -> Batch:
+def gather(split: DeviceSplit, rows: Tensor, cut: Cut) -> Batch:
     """Gather sequences ``rows`` (M, N), on the device alone: nothing here waits for it."""
     steps = cut.steps
     # Members first in memory, so that a layer reads (M, T * N, D) without another copy.
@@ -180,19 +142,7 @@ def take(split: DeviceSplit, rows: Tensor, cut: Cut) -> Batch:
     if cut.padded:
         time = torch.arange(steps, device=split.x.device)
         valid = time[:, None, None] < split.length[rows]
-    return Batch(x, valid, y, mask, cut.lengths)
-
-
-def outline(split: DeviceSplit, rows: Rows, cut: Cut) -> Batch:
-    """A batch's sizes and device without its numbers, which nobody may read."""
-    x = split.x.new_empty(1).expand(cut.steps, *rows.host.shape)
-    return Batch(x, None, x, x, cut.lengths)
-
-
-def gather(split: DeviceSplit, index: npt.NDArray[np.int64] | Rows) -> Batch:
-    """Gather sequences ``index`` (M, N) of a split."""
-    rows = index if isinstance(index, Rows) else rows_on(index, split.device)
-    return take(split, rows.device, cut_of(split, rows))
+    return Batch(x, valid, y, mask)
 
 
 def bootstrap_sample(seed: int, count: int) -> npt.NDArray[np.int64]:
@@ -217,11 +167,3 @@ def epoch_order(member: Member, epoch: int, count: int) -> npt.NDArray[np.int64]
 def epoch_orders(members: Sequence[Member], epoch: int, count: int) -> npt.NDArray[np.int64]:
     """All members' orders in an epoch, (M, count)."""
     return np.stack([epoch_order(member, epoch, count) for member in members])
-
-
-def epoch_batches(
-    members: Sequence[Member], epoch: int, count: int, batch_size: int, device: torch.device
-) -> list[Rows]:
-    """Split the members' orders into steps of (M, N) rows; the last one may be smaller."""
-    rows = rows_on(epoch_orders(members, epoch, count), device)
-    return [rows.part(i, i + batch_size) for i in range(0, count, batch_size)]

@@ -101,18 +101,6 @@ def kl_sample(
     return torch.stack(terms).sum(0)
 
 
-def kl_gaussian(means: Named, rhos: Named, sigma: float, lead: int = 0) -> Tensor:
-    """Closed form of KL(posterior || N(0, sigma^2)), for the prior with pi = 1."""
-    terms = []
-    for name, mean in means.items():
-        scale = F.softplus(rhos[name])
-        value = (
-            math.log(sigma) - scale.log() + (scale.square() + mean.square()) / (2 * sigma**2) - 0.5
-        )
-        terms.append(value.flatten(lead).sum(-1))
-    return torch.stack(terms).sum(0)
-
-
 def sharpen(means: Named, gradients: Named, rate: float) -> dict[str, Tensor]:
     """Posterior sharpening: move the drawn weights along the batch's own likelihood gradient.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.study.config import Bayesian, Training
-from pfrnn.study.train.batches import Batch
+from pfrnn.study.train.batches import Batch, Cut
 from pfrnn.study.train.bayes_by_backprop import (
     BayesianNetwork,
     MixturePrior,
@@ -19,13 +19,14 @@ from pfrnn.study.train.bayes_by_backprop import (
     sharpen,
     split_posterior,
 )
+from pfrnn.study.train.evaluate import Predicted
 from pfrnn.study.train.loss import LossWeights, member_loss
 from pfrnn.study.train.members import Member
 from pfrnn.study.train.networks import ExperimentNetwork, NetworkSpec
 from pfrnn.study.train.noise import step_seed
 from pfrnn.study.train.optimiser import Stacked
 from pfrnn.study.train.path import PlainPath
-from pfrnn.study.train.scores import Predicted
+from pfrnn.study.train.population import Weights
 
 # Posterior sharpening (an option): the standard deviation around the sharpened weights.
 SHARPENING_SIGMA = 0.02
@@ -100,42 +101,40 @@ class BayesianPath(PlainPath):
             }
         return self._like
 
-    def _training_randomness(
-        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    def training_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], cut: Cut, device: torch.device
     ) -> Any:
         """Noise of the weights, of the sharpened weights or None, and the network's own numbers."""
-        shapes = self._shapes(batch.x.device)
+        shapes = self._shapes(device)
         sharpened = None
         if self.settings.sharpening:
             sharpened = self._noise(shapes, members, (*axes, "sharpened"))
-        inner = super()._training_randomness(members, axes, batch)
+        inner = super().training_randomness(members, axes, cut, device)
         return self._noise(shapes, members, axes), sharpened, inner
 
-    def _evaluation_randomness(
-        self, members: Sequence[Member], axes: Sequence[str | int], batch: Batch
+    def evaluation_randomness(
+        self, members: Sequence[Member], axes: Sequence[str | int], cut: Cut, device: torch.device
     ) -> Any:
         """Noise of S weight samples.
 
         One set of samples for the whole split: the batch's number is no part of the seed.
         """
-        shapes = self._shapes(batch.x.device)
+        shapes = self._shapes(device)
         count = self.settings.prediction_samples
         return [self._noise(shapes, members, (*axes[:-1], number)) for number in range(count)]
 
-    def losses(
-        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
-    ) -> Predicted:
-        """Draw the weights, add the weighted KL to the loss."""
+    def losses(self, weights: Weights, batch: Batch, randomness: Any) -> Predicted:
+        """Draw the network's weights, add the weighted KL to the loss."""
         noise, sharpened, inner = randomness
-        means, rhos = split_posterior(parameters)
-        weights = sample_weights(means, rhos, noise)
-        divergence = kl_sample(weights, means, rhos, self.prior, lead=1)
+        means, rhos = split_posterior(weights.parameters)
+        drawn = sample_weights(means, rhos, noise)
+        divergence = kl_sample(drawn, means, rhos, self.prior, lead=1)
         if sharpened is not None:
             # The same dropout in both: the gradient and the loss see one network.
-            _, loss = self.forward(weights, buffers, batch, inner, True)
-            weights, extra = self._sharpened(weights, loss, sharpened)
+            _, loss = self.forward(Weights(drawn, weights.buffers), batch, inner, True)
+            drawn, extra = self._sharpened(drawn, loss, sharpened)
             divergence = divergence + extra
-        predicted = self.forward(weights, buffers, batch, inner, True)
+        predicted = self.forward(Weights(drawn, weights.buffers), batch, inner, True)
         return predicted._replace(loss=predicted.loss + divergence / self.sequences)
 
     def _sharpened(self, weights: Stacked, loss: Tensor, noise: Stacked) -> tuple[Stacked, Tensor]:
@@ -148,18 +147,16 @@ class BayesianPath(PlainPath):
         shifts = torch.stack([g.square().flatten(1).sum(1) for g in named.values()]).sum(0)
         return drawn, shifts * rate**2 / (2 * SHARPENING_SIGMA**2)
 
-    def outputs(
-        self, parameters: Stacked, buffers: Stacked, batch: Batch, randomness: Any
-    ) -> Predicted:
+    def evaluate(self, weights: Weights, batch: Batch, randomness: Any) -> Predicted:
         """Average predictions (classification: probabilities) over S weight samples."""
-        means, rhos = split_posterior(parameters)
+        means, rhos = split_posterior(weights.parameters)
         found = []
-        for noise in randomness:
-            weights = sample_weights(means, rhos, noise)
-            found.append(self.forward(weights, buffers, batch, None, False).output)
-        stacked = torch.stack([output.prediction for output in found])
-        output = found[0]._replace(prediction=mixture(stacked, self.spec.task))
-        with self.beside():
+        with torch.no_grad():
+            for noise in randomness:
+                drawn = Weights(sample_weights(means, rhos, noise), weights.buffers)
+                found.append(self.forward(drawn, batch, None, False).output)
+            stacked = torch.stack([output.prediction for output in found])
+            output = found[0]._replace(prediction=mixture(stacked, self.spec.task))
             return Predicted(output, member_loss(self.spec.task, self.weights, output, batch))
 
 

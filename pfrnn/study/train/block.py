@@ -33,9 +33,5 @@ def train_block(plan: Plan, block_id: str, places: Places, device: str | None = 
         members=search_members(block.settings, plan.config.seed, block.dataset),
         parameters=block_parameters(plan, block),
         source="pfrnn.study.train.block",
-        halving=plan.config.for_dataset(block.dataset).grid.halving,
-        # Nothing reads the others: a tenth of the disk, and of what clones have to pull.
-        keep_all=False,
     )
-    trained = train(plan, job, places, device)
-    write_record(plan, job, places, trained, kind="block")
+    write_record(plan, job, places, train(plan, job, places, device))

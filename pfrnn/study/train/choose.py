@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,11 +13,10 @@ import torch
 from pfrnn.errors import ConfigError
 from pfrnn.kernels import dispatch
 from pfrnn.kernels.graph import CudaCapture
-from pfrnn.study.config import Config
+from pfrnn.study.config import Config, Training
 from pfrnn.study.train.bayesian import BayesianPath
-from pfrnn.study.train.contract import ComputePath
-from pfrnn.study.train.graphed import GraphedPath
-from pfrnn.study.train.loss import loss_weights
+from pfrnn.study.train.graphs import Graphs
+from pfrnn.study.train.loss import LossWeights, loss_weights
 from pfrnn.study.train.networks import NetworkSpec
 from pfrnn.study.train.path import PlainPath
 from pfrnn.study.variants import Variant
@@ -28,7 +29,7 @@ GRAPHS = "PFRNN_GRAPHS"
 
 def choose_path(
     spec: NetworkSpec, variant: Variant, config: Config, sequences: int, device: torch.device
-) -> ComputePath:
+) -> PlainPath:
     """Choose the compute path of a variant; its name and reason go to run.json.
 
     Args:
@@ -37,74 +38,77 @@ def choose_path(
         config: the data set's configuration.
         sequences: number of training sequences.
         device: where it runs.
+
+    Raises:
+        ConfigError: PFRNN_KERNELS or PFRNN_GRAPHS has an unknown value, or asks for what can't be.
     """
     weights = loss_weights(config.loss, variant, config.filter.fidelity)
-    path = PlainPath(spec, weights, config.training)
-    if variant.kind == "bayesian":
-        path = BayesianPath(spec, weights, config.training, config.bayesian, sequences)
+    path: PlainPath
     if variant.kind == "particle":
-        path = particle_path(path, device, config.execution.precision)
-    elif device.type == "cuda" or dispatch.asked_for() != "auto":
-        path.take(rnn_choice(path, device))
-    return with_graphs(path, device)
-
-
-def rnn_choice(path: PlainPath, device: torch.device) -> dispatch.Choice:
-    """Choose the loop over time of a path's plain RNN.
-
-    Raises:
-        ConfigError: PFRNN_KERNELS has an unknown value, or asks for what can't be.
-    """
-    cell: Any = path.network.core.cell
-    choice = dispatch.choose_rnn(type(cell).step, cell.switches, device)
-    log.info("%s: %s", choice.name, choice.reason)
-    return choice
-
-
-def with_graphs(path: PlainPath, device: torch.device) -> ComputePath:
-    """Wrap a path where graphs exist and aren't switched off (``PFRNN_GRAPHS=0``).
-
-    Raises:
-        ConfigError: PFRNN_GRAPHS has an unknown value.
-    """
+        path = particle_path(spec, weights, config.training, device, config.execution.precision)
+    else:
+        path = PlainPath(spec, weights, config.training)
+        if variant.kind == "bayesian":
+            path = BayesianPath(spec, weights, config.training, config.bayesian, sequences)
+        if device.type == "cuda" or dispatch.asked_for() != "auto":
+            cell: Any = path.network.core.cell
+            _take(path, dispatch.choose_rnn(type(cell).step, cell.switches, device))
     asked = os.environ.get(GRAPHS, "1")
     if asked not in ("0", "1"):
         raise ConfigError(f"{GRAPHS}: expected 0 or 1, got {asked!r}")
-    if device.type != "cuda":
-        path.graph = f"off: no CUDA graphs on {device.type}"
-        return path
-    if asked == "0":
-        path.graph = f"off: {GRAPHS}=0"
-        return path
-    return GraphedPath(path, CudaCapture)
+    if device.type == "cuda" and asked == "1":
+        path.graphs = Graphs(CudaCapture)
+    return path
 
 
-def particle_path(plain: PlainPath, device: torch.device, precision: str = "tf32") -> PlainPath:
-    """Give a particle filter's path the fastest loop over time that can run it.
+def particle_path(
+    spec: NetworkSpec,
+    weights: LossWeights,
+    training: Training,
+    device: torch.device,
+    precision: str = "tf32",
+) -> PlainPath:
+    """Make a particle filter's path with the fastest loop over time that can run it.
 
     Args:
-        plain: the path as it is.
+        spec: the network.
+        weights: of the two losses.
+        training: settings of the optimiser.
         device: where it runs.
         precision: of the fused kernels' products, where they run.
-
-    Raises:
-        ConfigError: the kernels would run and the card isn't to be trusted with the precision.
     """
-    cell: Any = plain.network.core.cell
+    path = PlainPath(spec, weights, training)
+    cell: Any = path.network.core.cell
     problem = dispatch.Problem(
         step=type(cell).step,
         switches=cell.switches,
-        particles=plain.spec.particles,
-        units=plain.spec.hidden,
+        particles=spec.particles,
+        units=spec.hidden,
         device=device,
         dtype=cell.weight_observation.dtype,
     )
     choice = dispatch.choose(problem, precision)
-    log.info("%s: %s", choice.name, choice.reason)
     if choice.name == "fused":
         # Here, because it imports Triton, which torch brings on CUDA machines only.
         from pfrnn.study.train.fused import FusedPath
 
-        return FusedPath(plain.spec, plain.weights, plain.training, choice)
-    plain.take(choice)
-    return plain
+        path = FusedPath(spec, weights, training)
+    _take(path, choice)
+    return path
+
+
+def _take(path: PlainPath, choice: dispatch.Choice) -> None:
+    """Give a path its loop over time, and kernels beside it where the loop is in kernels."""
+    log.info("%s: %s", choice.name, choice.reason)
+    path.take(choice)
+    if choice.name == "fused":
+        path.beside = _kernels_beside
+
+
+@contextmanager
+def _kernels_beside() -> Iterator[None]:
+    from pfrnn.functional.linear import products
+    from pfrnn.kernels.linear import product
+
+    with products(product):
+        yield

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pfrnn.study.data.base import PreparedCard
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.evaluate.ensemble import combine
 from pfrnn.study.evaluate.metrics import Contributions, average, contributions, metrics
@@ -17,19 +19,28 @@ from pfrnn.study.evaluate.selection import read_selection
 from pfrnn.study.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.study.records import TEST_COLUMNS
 from pfrnn.study.seeding import derive_seed
-from pfrnn.study.train.evaluate import Evaluated, evaluate
+from pfrnn.study.train.batches import to_device
+from pfrnn.study.train.evaluate import evaluate
 from pfrnn.study.train.job import Job, Trained, train, write_record
 from pfrnn.study.train.members import Member, ensemble_members, final_members
 from pfrnn.study.train.places import Places
-from pfrnn.study.train.population import Population
-from pfrnn.study.train.samples import write_belief, write_predictions
-from pfrnn.study.train.selected import selected_member_metrics, selected_states
-from pfrnn.study.train.state import stacked_best
-from pfrnn.study.train.writers import write_table
+from pfrnn.study.train.population import stacked
+from pfrnn.study.train.samples import save_arrays, write_belief, write_predictions
+from pfrnn.study.train.selected import selected_member_metrics
+from pfrnn.study.train.tables import read_best, write_table
 from pfrnn.study.variants import variant
 
 # Value of a repetition that diverged, in test.csv and results.csv.
 NO_VALUE = "nan"
+# The column of Contributions that a data set's metric is made of.
+_ITEM = {
+    "rmse": "squared",
+    "mse": "squared",
+    "mae": "absolute",
+    "accuracy": "correct",
+    "last_step_mse": "last",
+    "all_steps_mse": "squared",
+}
 
 
 def run_final(plan: Plan, final_id: str, places: Places, device: str | None = None) -> None:
@@ -38,16 +49,16 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
     Raises:
         KeyError: the plan has no such final.
         RecordError: the selection is missing, damaged or was made for other parameters, or the
-            states of the search that it chose from are missing or damaged.
+            weights of the search that it chose from are missing or damaged.
         StoppedError: a signal asked to stop; the state is saved and the next call goes on.
     """
     cell = plan.cell(final_id)
     selection = read_selection(plan, cell, places.results)
     chosen = selection["chosen"]
-    setting = Setting(chosen["learning_rate"], chosen["clip"], chosen["l2"])
     model = variant(cell.trained)
     if model.kind != "ensemble":
-        selected_states(chosen, places)  # the test needs them: known before the training, not after
+        # The test needs them: known before the training, not after.
+        read_best(places.results / chosen["block_id"])
     job = Job(
         id=cell.final_id,
         dataset=cell.dataset,
@@ -55,13 +66,14 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
         hidden_size=chosen["hidden_size"],
         particles=chosen["particles"],
         batch_size=chosen["batch_size"],
-        members=_members(plan, cell, setting),
+        members=_members(plan, cell, Setting(*(chosen[name] for name in Setting._fields))),
         parameters=cell_parameters(plan, cell),
         source="pfrnn.study.train.final",
+        selection=selection,
     )
     trained = train(plan, job, places, device)
-    test_members(plan, job, places, trained, chosen)
-    write_record(plan, job, places, trained, kind="final", selection=selection)
+    test_members(plan, job, places, trained)
+    write_record(plan, job, places, trained)
 
 
 def _members(plan: Plan, cell: Cell, setting: Setting) -> list[Member]:
@@ -74,57 +86,55 @@ def _members(plan: Plan, cell: Cell, setting: Setting) -> list[Member]:
     return ensemble_members(setting, repetitions, size, config.seed, cell.dataset)
 
 
-def test_members(
-    plan: Plan, job: Job, places: Places, trained: Trained, chosen: dict[str, Any]
-) -> None:
-    """Test every repetition's best state once and write test.csv and the samples.
+def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None:
+    """Test every repetition's best weights once; write test.csv, errors.npz and the samples.
 
     The metric of a stochastic model is averaged over passes with different noise; its predictions
     never are, which would be another model, a hidden ensemble. The search's chosen member is
     tested beside them, in a column of its own; an ensemble has none.
 
-    A member that had no finite validation score has learned nothing: its best state is the one
+    A member that had no finite validation score has learned nothing: its best weights are the ones
     that it began with. It is left out of its ensemble, and a repetition of such members alone has
     no value (``nan``).
     """
-    config = plan.config.for_dataset(job.dataset)
-    card = trained.prepared.card
-    split = trained.prepared.splits["test"]
-    population = best_population(trained)
-    count = config.evaluation.passes if trained.path.stochastic else 1
-    device_split = trained.placement.open(split)
-    passes: list[Evaluated] = []
-    for number in range(count):
-        axes = ("test", number)
-        passes.append(evaluate(trained.path, population, job.members, device_split, axes, True))
+    config, path = plan.config.for_dataset(job.dataset), trained.path
+    card, split = trained.prepared.card, trained.prepared.splits["test"]
+    device = trained.trainer.device
+    weights = stacked([trained.state.best[member.number] for member in job.members]).to(device)
+    device_split = to_device(split, device)
+    count = config.evaluation.passes if path.stochastic else 1
+    passes = [
+        evaluate(path, weights, job.members, device_split, ("test", number)).prediction
+        for number in range(count)
+    ]
     # A repetition is one member, or the members of one ensemble.
     groups = repetition_groups(job.members)
-    learned = {repetition: _learned(trained, stacked) for repetition, stacked in groups.items()}
+    learned = [[one for one in stack if _learned(trained, one)] for stack in groups.values()]
+    tested = [good or stack for good, stack in zip(learned, groups.values(), strict=True)]
     predictions = [
-        np.stack(
-            [
-                combine(one.prediction[learned[repetition] or stacked], card.task)
-                for repetition, stacked in groups.items()
-            ]
-        )
-        for one in passes
+        np.stack([combine(one[chosen], card.task) for chosen in tested]) for one in passes
     ]
     beside: dict[str, float] = {}
     if job.variant.kind != "ensemble":
-        beside = selected_member_metrics(plan, chosen, places, trained, device_split, count)
+        beside = selected_member_metrics(
+            plan, job.selection["chosen"], places, path, trained.prepared, device_split, count
+        )
     rows: list[dict[str, Any]] = []
+    averages: list[Contributions] = []
     clusters = overlapping_sequences(split, card.task)
-    for number, (repetition, stacked) in enumerate(groups.items()):
+    for number, (repetition, stack) in enumerate(groups.items()):
         tables = [contributions(card, one[number], split.y, split.mask) for one in predictions]
+        averages.append(average(tables))
         seed = derive_seed(config.seed, job.dataset, "sampling", repetition)
-        first = job.members[stacked[0]]
-        made = metric_rows(tables, config.evaluation.bootstrap, seed, first, clusters, beside)
-        rows += made if learned[repetition] else [without_value(row) for row in made]
+        errors = sampling_errors(averages[-1], config.evaluation.bootstrap, seed, clusters)
+        made = metric_rows(tables, errors, job.members[stack[0]], beside)
+        rows += made if learned[number] else [without_value(row) for row in made]
     folder = places.results / job.id
     write_table(folder / "test.csv", TEST_COLUMNS, rows)
+    write_errors(folder / "errors.npz", card, averages, list(groups), learned, clusters)
     write_predictions(folder / "predictions.npz", card, split, predictions[0], list(groups))
-    if trained.path.spec.kind == "particle":
-        write_belief(folder / "belief.npz", split, trained, population)
+    if path.spec.kind == "particle":
+        write_belief(folder / "belief.npz", card, split, path, weights, job.members)
 
 
 def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:
@@ -135,9 +145,9 @@ def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:
     return groups
 
 
-def _learned(trained: Trained, stacked: Sequence[int]) -> list[int]:
-    """Those of some members that had a finite validation score at least once."""
-    return [place for place in stacked if trained.state.progress[place].best_epoch > 0]
+def _learned(trained: Trained, place: int) -> bool:
+    """Whether a member had a finite validation score at least once."""
+    return trained.state.progress[place].best_epoch > 0
 
 
 def without_value(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,15 +157,12 @@ def without_value(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def metric_rows(
     tables: list[Contributions],
-    bootstrap: int,
-    seed: int,
+    errors: Mapping[str, float],
     member: Member,
-    clusters: npt.NDArray[np.int64] | None = None,
-    selected: Mapping[str, float] | None = None,
+    selected: Mapping[str, float],
 ) -> list[dict[str, Any]]:
     """One row a metric for one repetition, from its passes; no finite value is ``nan``."""
     each = [metrics(table) for table in tables]
-    errors = sampling_errors(average(tables), bootstrap, seed, clusters)
     rows = []
     for name in each[0]:
         values = np.array([one[name] for one in each])
@@ -168,19 +175,42 @@ def metric_rows(
                 # Spelled out: an empty field is a damaged one.
                 "value": mean if math.isfinite(mean) else NO_VALUE,
                 "passes": len(values),
-                "passes_sd": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
+                "passes_sd": float(values.std(ddof=1)) if len(values) > 1 else math.nan,
                 "sampling_error": errors[name],
                 "n_test": tables[0].sequences,
-                "selected_member_value": (selected or {}).get(name, ""),
+                "selected_member_value": selected.get(name, ""),
             }
         )
     return rows
 
 
-def best_population(trained: Trained) -> Population:
-    """Stack every member's best state again, on the training device."""
-    trainer = trained.trainer
-    parameters, buffers = stacked_best(trained.state, trainer.members)
-    return Population.of_best(
-        [member.number for member in trainer.members], parameters, buffers, trainer.device
-    )
+def write_errors(
+    path: Path,
+    card: PreparedCard,
+    averages: Sequence[Contributions],
+    repetitions: Sequence[int],
+    learned: Sequence[object],
+    clusters: npt.NDArray[np.int64],
+) -> None:
+    """Write errors.npz (pfrnn/study/records.py says what it holds).
+
+    Args:
+        path: the file.
+        card: the data set's card.
+        averages: each repetition's contributions, averaged over passes.
+        repetitions: their numbers.
+        learned: false for a repetition that has no value.
+        clusters: (N,), which test items share source rows.
+    """
+    column = _ITEM[card.metric]
+    error = np.stack([one.columns[column] for one in averages]).astype(np.float32)
+    error[[not one for one in learned]] = np.nan
+    ones = np.ones(error.shape[1])
+    count = averages[0].columns["count"] if column in ("squared", "absolute") else ones
+    arrays = {
+        "repetition": np.asarray(repetitions, np.int32),
+        "error": error,
+        "count": count.astype(np.int32),
+        "cluster": clusters.astype(np.int32),
+    }
+    save_arrays(path, arrays)

@@ -7,7 +7,7 @@ draws the numbers it draws in company. Members with one seed (the search) share 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -60,87 +60,100 @@ def draw(
         device: where the numbers are made; a CPU and a GPU make different ones.
         steps: T where the batch is longer than its longest sequence; the numbers there are 0.
     """
-    seeds = [step_seed(member, *axes) for member in members]
-    # Dict order keeps the first appearance: deterministic.
-    keys = dict.fromkeys(zip(seeds, lengths, strict=True))
-    unique = {key: place for place, key in enumerate(keys)}
-    count, steps = len(unique), steps or max(lengths)
     sizes = (shape.sequences, shape.particles)
-    normal = torch.zeros(count, steps, *sizes, shape.hidden, device=device)
-    uniform = torch.zeros(count, steps, *sizes, device=device) if shape.uniform else None
-    initial = torch.zeros(count, 2, *sizes, shape.hidden, device=device) if shape.initial else None
-    generator = torch.Generator(device)
-    for (seed, length), place in unique.items():
-        generator.manual_seed(seed)
-        normal[place, :length].normal_(generator=generator)
-        if uniform is not None:
-            uniform[place, :length].uniform_(generator=generator)
-        if initial is not None:
-            initial[place].uniform_(generator=generator)
-    return Randomness(
-        *(
-            None if drawn is None else _spread(drawn, seeds, lengths, unique).transpose(0, 1)
-            for drawn in (normal, uniform, initial)
-        )
-    )
+    wanted = [_Wanted(Tensor.normal_, (*sizes, shape.hidden))]
+    if shape.uniform:
+        wanted.append(_Wanted(Tensor.uniform_, sizes))
+    if shape.initial:
+        wanted.append(_Wanted(Tensor.uniform_, (*sizes, shape.hidden), steps=2))
+    drawn = _draw_each(members, axes, lengths, wanted, device, steps)
+    normal, initial = drawn[0], drawn.pop() if shape.initial else None
+    return Randomness(normal, drawn[1] if shape.uniform else None, initial)
 
 
 def draw_dropout(
     members: Sequence[Member],
     axes: Sequence[str | int],
     lengths: Sequence[int],
-    sizes: Sequence[int],
-    rate: float,
+    sizes: tuple[int, ...],
     device: torch.device,
     steps: int | None = None,
 ) -> Tensor:
-    """Draw dropout's factors for every member, from another seed than its noise.
+    """Draw dropout's uniforms for every member, from another seed than its noise.
 
     Args:
         members: M of them.
         axes: names the use; part of every seed.
         lengths: steps of each member's own mask.
         sizes: of one step's mask: (N, K, H), or (N, H).
-        rate: share of factors that are 0, in [0, 1).
         device: where the numbers are made; a CPU and a GPU make different ones.
         steps: T', the longest length when None; steps beyond a member's own are padding, and 0.
 
     Returns:
-        (T', M, *sizes): see :func:`dropout_factors`.
+        (T', M, *sizes) in [0, 1), for :func:`dropout_factors`.
     """
-    seeds = [step_seed(member, *axes, "dropout") for member in members]
-    keys = dict.fromkeys(zip(seeds, lengths, strict=True))
-    unique = {key: place for place, key in enumerate(keys)}
-    uniform = torch.zeros(len(unique), steps or max(lengths), *sizes, device=device)
-    generator = torch.Generator(device)
-    for (seed, length), place in unique.items():
-        generator.manual_seed(seed)
-        uniform[place, :length].uniform_(generator=generator)
-    return _spread(dropout_factors(uniform, rate), seeds, lengths, unique).transpose(0, 1)
+    wanted = [_Wanted(Tensor.uniform_, sizes)]
+    return _draw_each(members, (*axes, "dropout"), lengths, wanted, device, steps)[0]
 
 
-def dropout_factors(uniform: Tensor, rate: float) -> Tensor:
+def dropout_factors(uniform: Tensor, rate: Tensor) -> Tensor:
     """Turn uniforms in [0, 1) into factors: 0 with probability ``rate``, else 1 / (1 - rate).
 
     The factors' mean is 1, so that nothing changes its scale in evaluation, where none are used.
 
+    Args:
+        uniform: (T', M, ...).
+        rate: (M,) float64, each in [0, 1).
+
     Example:
-        >>> dropout_factors(torch.tensor([0.1, 0.5, 0.9]), 0.5)
-        tensor([0., 2., 2.])
+        >>> dropout_factors(torch.tensor([[0.1, 0.9]]), torch.tensor([0.5, 0.75]))
+        tensor([[0., 4.]])
     """
-    return (uniform >= rate).to(uniform.dtype) / (1.0 - rate)
+    wide = rate.view(-1, *([1] * (uniform.dim() - 2)))
+    kept, dropped = (1.0 - wide).to(uniform.dtype), wide.to(uniform.dtype)
+    return (uniform >= dropped).to(uniform.dtype) / kept
 
 
-def _spread(
-    drawn: Tensor,
-    seeds: Sequence[int],
+class _Wanted(NamedTuple):
+    """Numbers of one step of one member: how they are drawn, their sizes, a fixed number of steps.
+
+    Without the latter a member draws its own length.
+    """
+
+    fill: Callable[..., Tensor]
+    sizes: tuple[int, ...]
+    steps: int | None = None
+
+
+def _draw_each(
+    members: Sequence[Member],
+    axes: Sequence[str | int],
     lengths: Sequence[int],
-    unique: dict[tuple[int, int], int],
-) -> Tensor:
+    wanted: Sequence[_Wanted],
+    device: torch.device,
+    steps: int | None,
+) -> list[Tensor]:
+    """Draw once for each distinct seed and length, and give every member its draw: (T, M, ...)."""
+    keys = [(step_seed(m, *axes), length) for m, length in zip(members, lengths, strict=True)]
+    # Dict order keeps the first appearance: deterministic.
+    unique = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    longest = steps or max(lengths)
+    drawn = [
+        torch.zeros(len(unique), one.steps or longest, *one.sizes, device=device) for one in wanted
+    ]
+    generator = torch.Generator(device)
+    for (seed, length), place in unique.items():
+        generator.manual_seed(seed)
+        for one, numbers in zip(wanted, drawn, strict=True):
+            one.fill(numbers[place, : one.steps or length], generator=generator)
+    places = [unique[key] for key in keys]
+    return [_spread(numbers, places).transpose(0, 1) for numbers in drawn]
+
+
+def _spread(drawn: Tensor, places: Sequence[int]) -> Tensor:
     """Give every member its draw: (unique, ...) -> (M, ...), without a copy where possible."""
-    if len(unique) == len(seeds):
+    if len(drawn) == len(places):
         return drawn
-    if len(unique) == 1:
-        return drawn.expand(len(seeds), *drawn.shape[1:])
-    places = [unique[key] for key in zip(seeds, lengths, strict=True)]
+    if len(drawn) == 1:
+        return drawn.expand(len(places), *drawn.shape[1:])
     return drawn[torch.tensor(places, device=drawn.device)]

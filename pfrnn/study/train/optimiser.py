@@ -26,29 +26,20 @@ class Hyper(NamedTuple):
     clip: Tensor
     l2: Tensor
 
-    def take(self, positions: Tensor) -> Hyper:
-        """Keep the members at ``positions``."""
-        return Hyper(*(value[positions] for value in self))
-
 
 class Update(NamedTuple):
-    """Result of one update.
+    """One update, computed and not yet written.
 
     Attributes:
-        parameters: new values.
-        square_average: new running means of squared gradients.
         gradient_norm: (M,), before clipping.
         moves: bool (M,): alive, and the gradient's norm is finite.
+        write: writes the new parameters and running means of members that move, in place; asks
+            for no memory.
     """
 
-    parameters: Stacked
-    square_average: Stacked
     gradient_norm: Tensor
     moves: Tensor
-
-
-def _per_member(value: Tensor, like: Tensor) -> Tensor:
-    return value.reshape(-1, *([1] * (like.dim() - 1)))
+    write: Callable[[], None]
 
 
 def gradient_norm(gradients: Stacked) -> Tensor:
@@ -60,11 +51,6 @@ def gradient_norm(gradients: Stacked) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
-def clip_factor(clip: Tensor, norm: Tensor) -> Tensor:
-    """What each member's gradient is multiplied by: (M,)."""
-    return (clip / (norm + CLIP_EPSILON)).clamp(max=1.0)
-
-
 def rmsprop(
     parameters: Stacked,
     gradients: Stacked,
@@ -74,18 +60,13 @@ def rmsprop(
     epsilon: float,
     alive: Tensor,
     decays: Callable[[str], bool] = lambda name: True,
-    asks: bool = True,
 ) -> Update:
-    r"""One RMSprop step of every member.
+    r"""Compute one RMSprop step of every member.
 
     .. math::
         g &\leftarrow g \min(1, c / (\|g\| + 10^{-6})) + \lambda\theta \\
         v &\leftarrow \rho v + (1-\rho) g^2, \quad
         \theta \leftarrow \theta - \eta\, g / (\sqrt v + \epsilon)
-
-    New tensors are returned and the old ones left alone, so a step that runs out of memory can be
-    repeated. :class:`pfrnn.study.train.flat.FlatRMSprop` gives the same bits with fewer, larger
-    operations.
 
     Args:
         parameters: name -> (M, ...).
@@ -97,11 +78,9 @@ def rmsprop(
         alive: bool (M,); a member that is not alive, or whose gradient is not finite, keeps its
             values.
         decays: whether L2 acts on a parameter, by its name.
-        asks: whether the host may ask if every member moves, which spares a copy; never on a GPU,
-            where the question waits for the device. The numbers are the same.
     """
     norm = gradient_norm(gradients)
-    factor = clip_factor(hyper.clip, norm)
+    factor = (hyper.clip / (norm + CLIP_EPSILON)).clamp(max=1.0)
     # A norm is no less than zero, or no number: one comparison tells whether it is finite.
     moves = alive & (norm < math.inf)
     names = list(parameters)
@@ -109,7 +88,7 @@ def rmsprop(
     before = [square_average[name] for name in names]
 
     def wide(member: Tensor) -> list[Tensor]:
-        return [_per_member(member, value) for value in values]
+        return [member.reshape(-1, *([1] * (value.dim() - 1))) for value in values]
 
     # Fused list operations: at small sizes the number of calls is what an update costs.
     clipped = list(torch._foreach_mul([gradients[name] for name in names], wide(factor)))
@@ -123,12 +102,11 @@ def rmsprop(
     steps = torch._foreach_div(clipped, roots)
     torch._foreach_mul_(steps, wide(hyper.learning_rate))
     moved = torch._foreach_sub(values, steps)
-    if not asks or moves.is_cuda or not bool(moves.all()):
+
+    def write() -> None:
         masks = wide(moves)
-        moved = [torch.where(m, new, old) for m, new, old in zip(masks, moved, values, strict=True)]
-        squares = [
-            torch.where(m, new, old) for m, new, old in zip(masks, squares, before, strict=True)
-        ]
-    return Update(
-        dict(zip(names, moved, strict=True)), dict(zip(names, squares, strict=True)), norm, moves
-    )
+        for olds, news in ((values, moved), (before, squares)):
+            for mask, new, old in zip(masks, news, olds, strict=True):
+                torch.where(mask, new, old, out=old)
+
+    return Update(norm, moves, write)

@@ -4,14 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pfrnn.study.train.flat import Flat
+from pfrnn.functional.batch_norm import Known, Statistics, update_running
+from pfrnn.study.train.flat import Flat, updates_by_kernel
 from pfrnn.study.train.members import Member
 from pfrnn.study.train.optimiser import Stacked
+
+# Weight of a new batch in the running batch-norm statistics, once 1/n has fallen below it.
+_MOMENTUM = 0.1
+_RUNNING = "core.cell.running"
+
+
+class Weights(NamedTuple):
+    """What a network computes with: parameters and batch-norm statistics, name -> (M, ...)."""
+
+    parameters: Stacked
+    buffers: Stacked
+
+    def at(self, place: int) -> Weights:
+        """Copy one member's to the CPU, without the member axis."""
+        return Weights(
+            *({k: v[place].detach().cpu().clone() for k, v in stack.items()} for stack in self)
+        )
+
+    def only(self, place: int) -> Weights:
+        """One member's, as a population of one."""
+        return Weights(*({k: v[place : place + 1] for k, v in stack.items()} for stack in self))
+
+    def to(self, device: torch.device) -> Weights:
+        """Move them to a device."""
+        return Weights(*({k: v.to(device) for k, v in stack.items()} for stack in self))
+
+
+def stacked(weights: Sequence[Weights]) -> Weights:
+    """Stack members' own weights."""
+    return Weights(
+        *({k: torch.stack([one[kind][k] for one in weights]) for k in weights[0][kind]}
+          for kind in (0, 1))
+    )  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -19,8 +53,8 @@ class Population:
     """Live members of one population; every tensor but ``clock`` has the member axis.
 
     A training step writes into the tensors where they lie, so that a captured step finds them;
-    nothing but :meth:`take` gives a population new ones. On a GPU the parameters lie in one piece
-    of memory, and so do the running means (:meth:`flatten`).
+    nothing but :meth:`take` gives a population new ones. Where a kernel updates them, the
+    parameters lie in one piece of memory, and so do the running means.
 
     Attributes:
         members: indices (in the block) of the live members, in stacked order.
@@ -52,8 +86,9 @@ class Population:
     finite: Tensor
 
     def __post_init__(self) -> None:
-        if self.device.type != "cpu":
-            self.flatten()
+        if updates_by_kernel(self.parameters, self.device):
+            self.parameters = Flat(self.parameters)
+            self.square_average = Flat(self.square_average)
 
     @property
     def device(self) -> torch.device:
@@ -61,20 +96,14 @@ class Population:
         return self.sums.device
 
     @property
-    def flat(self) -> bool:
-        """Whether :meth:`flatten` was done."""
-        return isinstance(self.parameters, Flat)
+    def current(self) -> Weights:
+        """Weights as they are now."""
+        return Weights(self.parameters, self.buffers)
 
-    def flatten(self) -> None:
-        """Move the parameters, and RMSprop's running means, into one piece of memory each.
-
-        Their update then takes few operations, with the same bits. Nothing happens to a population
-        for evaluation only, or of several types of numbers.
-        """
-        types = {value.dtype for value in self.parameters.values()}
-        if self.square_average and len(types) == 1:
-            self.parameters = Flat(self.parameters)
-            self.square_average = Flat(self.square_average)
+    @property
+    def best(self) -> Weights:
+        """Weights at each member's best validation score."""
+        return Weights(self.best_parameters, self.best_buffers)
 
     def take(self, positions: Sequence[int]) -> Population:
         """Keep the members at ``positions``."""
@@ -83,7 +112,7 @@ class Population:
             name: {key: value.index_select(0, index) for key, value in getattr(self, name).items()}
             for name in _STACKS
         }
-        taken = dataclasses.replace(
+        return dataclasses.replace(
             self,
             members=[self.members[place] for place in positions],
             clock=self.clock.clone(),
@@ -91,19 +120,38 @@ class Population:
             finite=self.finite.index_select(0, index),
             **changes,
         )
-        if self.flat and not taken.flat:
-            taken.flatten()
-        return taken
 
     def remember_best(self, improved: Tensor) -> None:
-        """Copy the current state of members where ``improved`` (M,) into the best state."""
-        for current, best in (
-            (self.parameters, self.best_parameters),
-            (self.buffers, self.best_buffers),
-        ):
+        """Copy the current weights of members where ``improved`` (M,) into the best ones."""
+        for current, best in zip(self.current, self.best, strict=True):
             for name, value in current.items():
                 chosen = improved.view(-1, *([1] * (value.dim() - 1)))
                 best[name].copy_(torch.where(chosen, value, best[name]))
+
+    def moved_statistics(self, own: Statistics | Known | None) -> list[tuple[Tensor, Tensor]]:
+        """Move the running batch-norm statistics of each time step towards the batch's.
+
+        The n-th update weighs 1/n until that falls to 0.1, so that a short training isn't judged
+        on statistics that still remember their start.
+
+        Returns:
+            Pairs of what the population holds for the batch's time steps, and its new value.
+        """
+        if own is None:
+            return []
+        steps = len(own.mean)
+        mean, variance = (self.buffers[f"{_RUNNING}.{name}"] for name in ("mean", "variance"))
+        old = (mean[..., :steps, :], variance[..., :steps, :])
+        # A number on the host: an argument of the addition, which no copy follows.
+        one = torch.ones((), dtype=torch.float64)
+        momentum = (self.clock + one).reciprocal().clamp(min=_MOMENTUM)
+        moved: Statistics | Known = own._replace(
+            mean=own.mean.movedim(0, -2), variance=own.variance.movedim(0, -2)
+        )
+        if isinstance(moved, Statistics):
+            moved = moved._replace(count=moved.count.movedim(0, -1))
+        new = update_running(old, moved, momentum.to(old[0].dtype))
+        return list(zip(old, new, strict=True))
 
     def count_step(self) -> None:
         """Count a training step on the host; the step itself moves ``clock``."""
@@ -111,19 +159,10 @@ class Population:
         self.updates += 1
 
     def start_epoch(self) -> None:
-        """Reset what is summed over an epoch."""
+        """Begin the next epoch: what is summed over one is zero again."""
+        self.epoch += 1
         self.step = 0
         self.sums.zero_()
-
-    def trained(self) -> list[Tensor]:
-        """Every tensor that a training step writes."""
-        stacks = (self.parameters, self.square_average, self.buffers)
-        return [
-            *(value for stack in stacks for value in stack.values()),
-            self.clock,
-            self.sums,
-            self.finite,
-        ]
 
     def to_plain(self) -> dict[str, Any]:
         """Convert to tensors and plain data for a checkpoint."""
@@ -135,39 +174,13 @@ class Population:
     @classmethod
     def from_plain(cls, plain: dict[str, Any], device: torch.device) -> Population:
         """Rebuild from a checkpoint, on ``device``."""
-        moved = {
-            name: {key: tensor.to(device) for key, tensor in value.items()}
-            if isinstance(value, dict)
-            else value.to(device)
-            if isinstance(value, Tensor)
-            else value
-            for name, value in plain.items()
-        }
-        return cls(**moved)
 
-    @classmethod
-    def of_best(
-        cls, members: list[int], parameters: Stacked, buffers: Stacked, device: torch.device
-    ) -> Population:
-        """Make a population for evaluation only from best states, (M, ...)."""
-        parameters, buffers = (
-            {name: value.to(device) for name, value in stack.items()}
-            for stack in (parameters, buffers)
-        )
-        return cls(
-            members=list(members),
-            parameters=parameters,
-            buffers=buffers,
-            square_average={},
-            best_parameters=parameters,
-            best_buffers=buffers,
-            epoch=0,
-            step=0,
-            updates=0,
-            clock=torch.zeros((), dtype=torch.int64, device=device),
-            sums=torch.zeros(3, len(members), device=device),
-            finite=torch.ones(len(members), dtype=torch.bool, device=device),
-        )
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: tensor.to(device) for key, tensor in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
+
+        return cls(**{name: moved(value) for name, value in plain.items()})
 
 
 _STACKS = ("parameters", "buffers", "square_average", "best_parameters", "best_buffers")
@@ -179,6 +192,15 @@ def initial_state(build: Callable[[], nn.Module], seed: int) -> dict[str, Tensor
         torch.manual_seed(seed)
         network = build()
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+def split_state(build: Callable[[], nn.Module], state: dict[str, Tensor]) -> Weights:
+    """Split a (stacked) state dict into trained parameters and buffers."""
+    learned = {name for name, _ in build().named_parameters()}
+    return Weights(
+        {name: value for name, value in state.items() if name in learned},
+        {name: value for name, value in state.items() if name not in learned},
+    )
 
 
 def new_population(
@@ -193,21 +215,21 @@ def new_population(
     """
     seeds = [member.seed for member in members]
     states = {seed: initial_state(build, seed) for seed in dict.fromkeys(seeds)}
-    names = {name for name, _ in build().named_parameters()}
-    first = states[seeds[0]]
-    stacked = {
-        name: torch.stack([states[seed][name] for seed in seeds]).to(device) for name in first
-    }
-    parameters = {name: value for name, value in stacked.items() if name in names}
-    buffers = {name: value for name, value in stacked.items() if name not in names}
+    start = split_state(
+        build,
+        {
+            name: torch.stack([states[seed][name] for seed in seeds]).to(device)
+            for name in states[seeds[0]]
+        },
+    )
     return Population(
         members=[member.number for member in members],
-        parameters=parameters,
-        buffers=buffers,
-        square_average={name: torch.zeros_like(value) for name, value in parameters.items()},
+        parameters=start.parameters,
+        buffers=start.buffers,
+        square_average={name: torch.zeros_like(v) for name, v in start.parameters.items()},
         # Copies: a step writes into the parameters.
-        best_parameters={name: value.clone() for name, value in parameters.items()},
-        best_buffers={name: value.clone() for name, value in buffers.items()},
+        best_parameters={name: value.clone() for name, value in start.parameters.items()},
+        best_buffers={name: value.clone() for name, value in start.buffers.items()},
         epoch=1,
         step=0,
         updates=0,

@@ -16,21 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from pfrnn.study.data.base import PreparedCard, Split
+from pfrnn.study.evaluate.ensemble import probabilities
 from pfrnn.study.files import atomic_path
-from pfrnn.study.train.batches import gather, to_device
+from pfrnn.study.train.batches import rows_on, to_device
 from pfrnn.study.train.choose import particle_path
+from pfrnn.study.train.members import Member
 from pfrnn.study.train.path import PlainPath
-from pfrnn.study.train.population import Population
-
-if TYPE_CHECKING:
-    from pfrnn.study.train.job import Trained
+from pfrnn.study.train.population import Weights
 
 PREDICTIONS = 24
 BELIEFS = 6
@@ -50,13 +48,8 @@ def in_unit(card: PreparedCard, values: npt.NDArray[Any]) -> npt.NDArray[np.floa
     return result
 
 
-def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    result: npt.NDArray[np.float32] = (powers / powers.sum(-1, keepdims=True)).astype(np.float32)
-    return result
-
-
-def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def save_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write a compressed npz atomically."""
     with atomic_path(path) as temporary, temporary.open("wb") as target:
         np.savez_compressed(target, allow_pickle=False, **arrays)
 
@@ -77,33 +70,34 @@ def write_predictions(
     }
     chosen = prediction[:, rows]
     if card.task == "classification":
-        arrays |= {"probability": _softmax(chosen), "label": split.y[rows]}
+        arrays |= {"probability": probabilities(chosen).astype(np.float32), "label": split.y[rows]}
     else:
         arrays |= {
             "prediction": in_unit(card, chosen),
             "truth": in_unit(card, split.y[rows]),
             "mask": split.mask[rows],
         }
-    _save(path, arrays)
+    save_arrays(path, arrays)
 
 
-def write_belief(path: Path, split: Split, trained: Trained, population: Population) -> None:
+def write_belief(
+    path: Path,
+    card: PreparedCard,
+    split: Split,
+    compute: PlainPath,
+    weights: Weights,
+    members: Sequence[Member],
+) -> None:
     """Write belief.npz: the first repetition's particles on some test sequences."""
-    card, spec = trained.prepared.card, trained.path.spec
-    keeping = particle_path(
-        PlainPath(spec._replace(keep_particles=True), trained.path.weights, trained.path.training),
-        population.device,
-    )
+    device = next(iter(weights.parameters.values())).device
+    spec = compute.spec._replace(keep_particles=True)
+    keeping = particle_path(spec, compute.weights, compute.training, device)
     # Trajectories of a maze are independent draws: the first have the exact posterior's draws, too.
     count, first = len(split.length), card.task == "localization"
     rows = np.arange(min(count, BELIEFS)) if first else spread(count, BELIEFS)
-    # These alone: the whole split may be too large for the device.
-    few = to_device(Split._make(array[rows] for array in split), population.device)
-    batch = gather(few, np.arange(len(rows))[None, :])
-    one = population.take([0])
-    member = [trained.trainer.members[one.members[0]]]
-    with torch.no_grad():
-        output = keeping.predict(one, member, batch, ("belief",), True).output
+    few = to_device(Split._make(array[rows] for array in split), device)
+    index = rows_on(np.arange(len(rows))[None, :], device)
+    output = keeping.predict(weights.only(0), members[:1], few, index, ("belief",)).output
     if output.particles is None or output.log_weights is None:
         raise ValueError("expected particles from a particle filter, got none")
     # (T', M = 1, n, ...) -> (n, T', ...)
@@ -122,4 +116,4 @@ def write_belief(path: Path, split: Split, trained: Trained, population: Populat
             "truth": in_unit(card, split.y[rows, :steps]),
             "mask": split.mask[rows, :steps],
         }
-    _save(path, arrays)
+    save_arrays(path, arrays)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from pfrnn.errors import RecordError
 from pfrnn.study.config import Config
@@ -25,15 +24,15 @@ from pfrnn.study.plan import Plan, Setting
 from pfrnn.study.records import MEMBER_COLUMNS
 from pfrnn.study.train.batches import to_device
 from pfrnn.study.train.bayesian import BayesianPath
-from pfrnn.study.train.bestfile import read_best
 from pfrnn.study.train.evaluate import evaluate
 from pfrnn.study.train.loss import loss_weights
 from pfrnn.study.train.members import Member
 from pfrnn.study.train.path import PlainPath
 from pfrnn.study.train.places import Places
-from pfrnn.study.train.population import Population
+from pfrnn.study.train.population import Weights, split_state
 from pfrnn.study.train.samples import in_unit
 from pfrnn.study.train.spec import network_spec
+from pfrnn.study.train.tables import read_best
 from pfrnn.study.variants import variant
 
 # Noise of the first test pass: the model repeats the predictions that were kept of it.
@@ -46,8 +45,9 @@ class Served(NamedTuple):
 
     card: PreparedCard
     path: PlainPath
-    population: Population
+    weights: Weights
     members: list[Member]
+    device: torch.device
 
     def predict(
         self, x: npt.NDArray[Any], length: npt.NDArray[Any] | None = None
@@ -69,55 +69,40 @@ class Served(NamedTuple):
         """
         count, steps = x.shape[:2]
         lengths = np.full(count, steps) if length is None else checked_lengths(length, count, steps)
+        classes = self.card.task == "classification"
+        # Targets in their form; the loss that they give is not looked at.
+        sizes = (count,) if classes else (count, steps, len(self.card.target_mean))
         split = Split(
             x=x.astype(np.int32 if self.card.vocabulary else np.float32),
             length=lengths.astype(np.int32),
-            y=self._no_targets(count, steps),
+            y=np.zeros(sizes, np.int64 if classes else np.float32),
             mask=np.arange(steps) < lengths[:, None],
             rows=np.full((count, steps), -1, dtype=np.int64),
         )
-        device_split = to_device(split, self.population.device)
-        one = evaluate(self.path, self.population, self.members, device_split, AXES, True)
+        on_device = to_device(split, self.device)
+        one = evaluate(self.path, self.weights, self.members, on_device, AXES)
         combined = combine(one.prediction, self.card.task)
-        if self.card.task == "classification":
-            found: npt.NDArray[Any] = probabilities(combined).astype(np.float32)
-            return found
+        if classes:
+            return probabilities(combined).astype(np.float32)
         return in_unit(self.card, combined)
-
-    def _no_targets(self, count: int, steps: int) -> npt.NDArray[Any]:
-        """Zeros in the targets' form; the loss that they give is not looked at."""
-        if self.card.task == "classification":
-            return np.zeros(count, dtype=np.int64)
-        return np.zeros((count, steps, len(self.card.target_mean)), dtype=np.float32)
 
 
 def checked_lengths(length: Any, count: int, steps: int) -> npt.NDArray[np.int64]:
-    """Refuse lengths that the sequences don't have; a longer one would be read as T in silence.
+    """Return the sequences' lengths; a longer one would be read as T without a word.
 
     Args:
-        length: one whole number a sequence, of any numeric type, (N,) or (N, 1).
+        length: one whole number a sequence, (N,) or (N, 1).
         count: N.
         steps: T.
 
     Raises:
-        ValueError: what was expected, and the first sequence that has something else.
+        ValueError: another number of them, or one that isn't a whole number within 1 to T.
     """
-    given = np.asarray(length)
-    if given.shape not in ((count,), (count, 1)):
-        raise ValueError(
-            f"length: expected one number for each of the {count} sequences of x, shape "
-            f"({count},), got shape {given.shape}"
-        )
-    given = given.reshape(-1)
-    if given.dtype.kind not in "iuf":
-        raise ValueError(f"length: expected whole numbers, got {given.dtype}")
-    good = (given >= 1) & (given <= steps) & (given == np.floor(given))
-    if not good.all():
-        first = int(np.flatnonzero(~good)[0])
-        raise ValueError(
-            f"length: expected whole numbers of steps from 1 to the {steps} that x has, got "
-            f"{given[first]} for sequence {first}; pad x, or give the steps it holds"
-        )
+    given = np.asarray(length, np.float64).reshape(-1)
+    if len(given) != count:
+        raise ValueError(f"length: expected one for each of {count} sequences, got {len(given)}")
+    if not ((given >= 1) & (given <= steps) & (given == np.floor(given))).all():
+        raise ValueError(f"length: expected whole numbers from 1 to {steps}, got {length}")
     return given.astype(np.int64)
 
 
@@ -139,12 +124,11 @@ def export(plan: Plan, final_id: str, places: Places, folder: Path) -> dict[str,
             raise RecordError(f"{needed}: missing; without it there is no model to log")
     prepared = load_prepared(prepared_folder)
     run, chosen = read_json(final / "run.json"), chosen_rows(final)
-    saved = read_best(final)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "states").mkdir(exist_ok=True)
+    _, saved = read_best(final)
+    (folder / "states").mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(chosen):
-        stacks = {**saved["parameters"], **saved["buffers"]}
-        state = {name: value[int(row["member"])].clone() for name, value in stacks.items()}
+        one = saved.at(int(row["member"]))
+        state = {**one.parameters, **one.buffers}
         with atomic_path(folder / "states" / f"{number}.pt") as temporary:
             torch.save(state, temporary)
     np.savez(folder / "extra.npz", **prepared.extra)  # type: ignore[arg-type]
@@ -199,18 +183,10 @@ def load_served(folder: Path, device: str = "cpu") -> Served:
         torch.load(folder / "states" / f"{number}.pt", map_location="cpu", weights_only=True)
         for number in range(len(described["members"]))
     ]
-    learned = {name for name, _ in path.build().named_parameters()}
-    stacks: dict[str, Tensor] = {
-        name: torch.stack([state[name] for state in states]) for name in states[0]
-    }
+    stacks = {name: torch.stack([state[name] for state in states]) for name in states[0]}
     members = [
         Member(number, Setting(0.0, 0.0, 0.0), described["repetition"], one["seed"], 0)
         for number, one in enumerate(described["members"])
     ]
-    population = Population.of_best(
-        [member.number for member in members],
-        {name: value for name, value in stacks.items() if name in learned},
-        {name: value for name, value in stacks.items() if name not in learned},
-        torch.device(device),
-    )
-    return Served(card, path, population, members)
+    place = torch.device(device)
+    return Served(card, path, split_state(path.build, stacks).to(place), members, place)

@@ -9,15 +9,13 @@ from pfrnn.errors import ConfigError
 from pfrnn.functional.losses import elbo_loss, prediction_loss
 from pfrnn.study.config import Loss, load_config
 from pfrnn.study.plan import Setting
-from pfrnn.study.train.batches import gather
 from pfrnn.study.train.loss import LossWeights, loss_weights, member_loss
-from pfrnn.study.train.members import final_members, hyper
-from pfrnn.study.train.population import new_population
+from pfrnn.study.train.members import final_members
 from pfrnn.study.train.spec import filter_options
 from pfrnn.study.variants import VARIANTS, variant
 
 from . import toys
-from .test_population import world
+from .worlds import OneStep, world
 
 SETTING = Setting(0.01, 5.0, 1e-4)
 ABLATIONS = [name for name in VARIANTS if name.startswith("pf_lstm_")]
@@ -25,19 +23,7 @@ ABLATIONS = [name for name in VARIANTS if name.startswith("pf_lstm_")]
 
 def first_batch(tmp_path, model, name="toy_regression", **patch):
     problem, path = world(tmp_path, name, model, **patch)
-    members = final_members(SETTING, 2, 1, name)
-    population = new_population(path.build, members, torch.device("cpu"))
-    batch = gather(problem.train, torch.arange(12).repeat(2, 1).numpy())
-    return path, population, members, batch
-
-
-def loss_and_gradients(path, population, members, batch):
-    leaves = {key: value.clone().requires_grad_() for key, value in population.parameters.items()}
-    predicted = path.training_loss(leaves, population, members, batch, ("train", 1, 0))
-    gradients = torch.autograd.grad(
-        predicted.loss.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
-    )
-    return predicted, dict(zip(leaves, gradients, strict=True))
+    return OneStep(problem, path, final_members(SETTING, 2, 1, name))
 
 
 def switches_of(tmp_path, model, name="toy_regression"):
@@ -69,78 +55,77 @@ def test_an_ablation_changes_what_its_name_says_and_nothing_else(tmp_path, name)
 
 @pytest.mark.parametrize("count", [1, 5, 10, 20, 30])
 def test_particles_are_as_many_as_the_name_says(tmp_path, count):
-    path, population, members, batch = first_batch(tmp_path, f"pf_lstm_p{count}")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, f"pf_lstm_p{count}")
+    predicted, _ = one.losses()
     assert predicted.output.log_weights.shape[-1] == count
 
 
 def test_one_particle_has_weight_and_effective_size_one(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm_p1")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, "pf_lstm_p1")
+    predicted, _ = one.losses()
     assert torch.equal(predicted.output.log_weights, torch.zeros_like(predicted.output.log_weights))
     assert torch.equal(predicted.output.ess, torch.ones_like(predicted.output.ess))
 
 
 def test_no_resampling_keeps_every_particle_and_degrades_the_weights(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm_noresample")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, "pf_lstm_noresample")
+    predicted, _ = one.losses()
     ancestors = predicted.output.ancestors
     assert torch.equal(ancestors, torch.arange(ancestors.shape[-1]).expand_as(ancestors))
-    main_path, *rest = first_batch(tmp_path / "main", "pf_lstm")
-    main, _ = loss_and_gradients(main_path, *rest)
+    main, _ = first_batch(tmp_path / "main", "pf_lstm").losses()
     assert not torch.equal(main.output.ancestors, ancestors)
 
 
 def test_no_elbo_has_the_prediction_losss_gradient_alone(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm_noelbo")
-    _, found = loss_and_gradients(path, population, members, batch)
-    main, *rest = first_batch(tmp_path / "main", "pf_lstm")
-    main.weights = LossWeights(1.0, 0.0)
-    _, expected = loss_and_gradients(main, *rest)
+    _, found = first_batch(tmp_path, "pf_lstm_noelbo").losses()
+    main = first_batch(tmp_path / "main", "pf_lstm")
+    main.path.weights = LossWeights(1.0, 0.0)
+    _, expected = main.losses()
     for key, value in found.items():
         torch.testing.assert_close(value, expected[key], rtol=1e-5, atol=1e-6)
 
 
 def test_elbo_only_has_the_elbos_gradient_alone(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm_elboonly")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, "pf_lstm_elboonly")
+    predicted, _ = one.losses()
+    batch = one.batch
     expected = elbo_loss(predicted.output.particles, batch.y, "regression", mask=batch.mask)
     assert torch.equal(predicted.loss, expected)
     # The main variant's loss is this plus the prediction loss.
-    main, *rest = first_batch(tmp_path / "main", "pf_lstm")
-    both, _ = loss_and_gradients(main, *rest)
+    both, _ = first_batch(tmp_path / "main", "pf_lstm").losses()
     rest_of_it = prediction_loss(both.output.prediction, batch.y, "regression", mask=batch.mask)
     torch.testing.assert_close(both.loss, expected + rest_of_it)
     assert (rest_of_it > 0).all()
 
 
 def test_no_bn_relu_has_neither_statistics_nor_their_parameters(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm_nobnrelu")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, "pf_lstm_nobnrelu")
+    predicted, _ = one.losses()
     assert predicted.output.statistics is None
-    assert population.buffers == {}
-    assert not [key for key in population.parameters if "norm" in key]
-    _, population, *_ = first_batch(tmp_path / "main", "pf_lstm")
-    assert [key for key in population.parameters if "norm" in key]
+    assert one.population.buffers == {}
+    assert not [key for key in one.population.parameters if "norm" in key]
+    main = first_batch(tmp_path / "main", "pf_lstm").population
+    assert [key for key in main.parameters if "norm" in key]
 
 
 def test_lstm_bnrelu_has_batch_norm_and_no_particles(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "lstm_bnrelu")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
+    one = first_batch(tmp_path, "lstm_bnrelu")
+    predicted, _ = one.losses()
     assert predicted.output.statistics is not None
     assert predicted.output.particles is None
-    assert path.network.core.cell.switches.activation == "relu"
+    assert one.path.network.core.cell.switches.activation == "relu"
 
 
 def test_training_moves_the_running_statistics_and_evaluation_does_not(tmp_path):
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm")
+    one = first_batch(tmp_path, "pf_lstm")
+    population = one.population
     before = {key: value.clone() for key, value in population.buffers.items()}
-    path.predict(population, members, batch, ("validation", 0, 0), False)
+    one.predict()
     assert all(torch.equal(value, before[key]) for key, value in population.buffers.items())
-    path.train_step(population, members, hyper(members, torch.device("cpu")), batch)
+    one.train()
     assert all(not torch.equal(value, before[key]) for key, value in population.buffers.items())
     # The first batch replaces the start: its weight is 1.
-    own, _ = loss_and_gradients(*first_batch(tmp_path / "again", "pf_lstm"))
+    own, _ = first_batch(tmp_path / "again", "pf_lstm").losses()
     mean = own.output.statistics.mean.movedim(0, -2)
     torch.testing.assert_close(population.buffers["core.cell.running.mean"], mean)
 
@@ -212,9 +197,9 @@ def test_a_moved_switch_has_a_name_of_its_own():
 
 def test_release_reduces_the_losses_its_own_way(tmp_path):
     """By hand, in loops: time weights, heading a tenth; sums and means."""
-    path, population, members, batch = first_batch(tmp_path, "pf_gru", "maze10")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
-    output = predicted.output
+    one = first_batch(tmp_path, "pf_gru", "maze10")
+    predicted, _ = one.losses()
+    output, batch = predicted.output, one.batch
     found = member_loss("localization", LossWeights(1.0, 1.0, True, True), output, batch)
     steps, count = len(output.prediction), output.particles.shape[-2]
     weights = torch.softmax(0.1 * torch.arange(steps), 0)
@@ -234,9 +219,9 @@ def test_release_reduces_the_losses_its_own_way(tmp_path):
 @pytest.mark.parametrize("decay", [False, True])
 def test_the_time_weights_move_without_the_sums(tmp_path, decay):
     """By hand, in loops: a shape of mean one on the paper's sums, 1 / T on the release's."""
-    path, population, members, batch = first_batch(tmp_path, "pf_lstm", "maze10")
-    predicted, _ = loss_and_gradients(path, population, members, batch)
-    output = predicted.output
+    one = first_batch(tmp_path, "pf_lstm", "maze10")
+    predicted, _ = one.losses()
+    output, batch = predicted.output, one.batch
     steps, count = len(output.prediction), output.particles.shape[-2]
     weights = LossWeights(1.0, 1.0, not decay, decay)
     found = member_loss("localization", weights, output, batch)

@@ -9,47 +9,32 @@ import torch
 from torch.nn import functional as F
 
 from pfrnn.study.plan import Setting
-from pfrnn.study.train.batches import gather
 from pfrnn.study.train.bayes_by_backprop import (
     BayesianNetwork,
     MixturePrior,
-    kl_gaussian,
     kl_sample,
     log_prior,
     sample_weights,
     split_posterior,
 )
 from pfrnn.study.train.bayesian import BayesianPath, mixture
-from pfrnn.study.train.choose import choose_path
 from pfrnn.study.train.members import final_members
 from pfrnn.study.train.path import PlainPath
-from pfrnn.study.train.population import new_population
-from pfrnn.study.variants import variant
+from pfrnn.study.train.population import Weights
 
-from .test_population import run, world
+from .worlds import CPU, OneStep, run, world
 
 PAPER_PRIOR = MixturePrior(0.25, -1.0, -7.0)
 
 
-@pytest.fixture(autouse=True)
-def _double():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+pytestmark = pytest.mark.usefixtures("_double")
 
 
-def bayesian(tmp_path, name="toy_regression", model="bayes_lstm", **patch):
-    problem, plain = world(tmp_path, name, model, **patch)
-    path = choose_path(
-        plain.spec,
-        variant(model),
-        problem.config,
-        problem.train.sequences,
-        torch.device("cpu"),
-    )
+def bayesian(tmp_path, name="toy_regression", model="bayes_lstm", members=2, count=10, **patch):
+    """A step of a Bayesian RNN."""
+    problem, path = world(tmp_path, name, model, **patch)
     assert isinstance(path, BayesianPath)
-    return problem, path, plain
+    return OneStep(problem, path, final_members(Setting(0.01, 5.0, 0.0), members, 1, name), count)
 
 
 @pytest.mark.parametrize(
@@ -57,23 +42,22 @@ def bayesian(tmp_path, name="toy_regression", model="bayes_lstm", **patch):
 )
 def test_no_posterior_spread_is_the_plain_network(tmp_path, name, model):
     """With scale 0 the forward pass and the likelihood's gradient are the plain RNN's."""
-    problem, path, plain = bayesian(tmp_path, name, model)
-    members = final_members(Setting(0.01, 5.0, 0.0), 2, 1, name)
-    population = new_population(path.build, members, torch.device("cpu"))
-    batch = gather(problem.train, torch.arange(10).repeat(2, 1).numpy())
-    leaves = {key: value.clone().requires_grad_() for key, value in population.parameters.items()}
+    one = bayesian(tmp_path, name, model)
+    path, plain = one.path, PlainPath(one.path.spec, one.path.weights, one.path.training)
+    named = one.population.parameters.items()
+    leaves = {key: value.clone().requires_grad_() for key, value in named}
     for key in leaves:
         if key.startswith("rho."):
             # softplus(-800) is 0 in float64.
             leaves[key] = torch.full_like(leaves[key], -800.0)
     means, rhos = split_posterior(leaves)
-    noise = path._noise(means, members, ("train", 1, 0))
+    noise, _, _ = one.randomness()
     assert all(value.abs().max() > 0.1 for value in noise.values() if value[0].numel() > 20)
     weights = sample_weights(means, rhos, noise)
-    predicted = path.forward(weights, {}, batch, None, True)
+    predicted = path.forward(Weights(weights, {}), one.batch, None, True)
     gradients = torch.autograd.grad(predicted.loss.sum(), list(means.values()))
     same = {key: value.detach().requires_grad_() for key, value in means.items()}
-    expected = plain.forward(same, {}, batch, None, True)
+    expected = plain.forward(Weights(same, {}), one.batch, None, True)
     expected_gradients = torch.autograd.grad(expected.loss.sum(), list(same.values()))
     assert torch.equal(predicted.loss, expected.loss)
     for found, wanted in zip(gradients, expected_gradients, strict=True):
@@ -104,12 +88,11 @@ def test_kl_with_one_gaussian_is_the_closed_form():
     means, rhos = posterior(0)
     sigma = 0.4
     prior = MixturePrior(1.0, math.log(sigma), 0.0)
-    truth = float(kl_gaussian(means, rhos, sigma))
-    direct = torch.distributions.kl_divergence(
+    exact = torch.distributions.kl_divergence(
         torch.distributions.Normal(means["w"], F.softplus(rhos["w"])),
         torch.distributions.Normal(0.0, sigma),
     ).sum()
-    assert truth == pytest.approx(float(direct), rel=1e-12)
+    truth = float(exact)
     sample = draws(means, rhos, prior, 40_000, 1)
     assert abs(z_of_mean(sample, truth)) < 4.9
     mutant = sample + F.softplus(rhos["w"]).log().sum()
@@ -194,13 +177,9 @@ def test_linear_model_recovers_its_posterior(correlated):
 
 
 def test_one_weight_sample_serves_all_steps_and_batches_differ(tmp_path):
-    _, path, _ = bayesian(tmp_path)
-    members = final_members(Setting(0.01, 5.0, 0.0), 2, 1, "toy_regression")
-    means, _ = split_posterior(new_population(path.build, members, torch.device("cpu")).parameters)
-    first = path._noise(means, members, ("train", 1, 0))
-    again = path._noise(means, members, ("train", 1, 0))
-    other = path._noise(means, members, ("train", 1, 1))
-    alone = path._noise({k: v[1:] for k, v in means.items()}, members[1:], ("train", 1, 0))
+    one = bayesian(tmp_path)
+    first, again, other = (one.randomness("train", 1, n)[0] for n in (0, 0, 1))
+    alone, _, _ = one.path.training_randomness(one.members[1:], ("train", 1, 0), one.cut, CPU)
     for key in first:
         assert torch.equal(first[key], again[key])
         assert not torch.equal(first[key], other[key])
@@ -210,24 +189,20 @@ def test_one_weight_sample_serves_all_steps_and_batches_differ(tmp_path):
 
 def test_loss_adds_the_kl_once_an_epoch(tmp_path):
     """Over an epoch of full batches the KL counts once: KL / n for each mean loss."""
-    problem, path, _ = bayesian(tmp_path)
-    members = final_members(Setting(0.01, 5.0, 0.0), 1, 1, "toy_regression")
-    population = new_population(path.build, members, torch.device("cpu"))
-    batch = gather(problem.train, torch.arange(16)[None].numpy())
-    axes = ("train", 1, 0)
-    with torch.no_grad():
-        loss = path.training_loss(population.parameters, population, members, batch, axes).loss
-        means, rhos = split_posterior(population.parameters)
-        weights = sample_weights(means, rhos, path._noise(means, members, axes))
-        likelihood = path.forward(weights, {}, batch, None, True).loss
-        divergence = kl_sample(weights, means, rhos, path.prior, lead=1)
-    assert problem.train.sequences == 40
+    one = bayesian(tmp_path, members=1, count=16)
+    loss = one.losses()[0].loss
+    means, rhos = split_posterior(one.population.parameters)
+    noise, _, _ = one.randomness()
+    weights = sample_weights(means, rhos, noise)
+    likelihood = one.path.forward(Weights(weights, {}), one.batch, None, True).loss
+    divergence = kl_sample(weights, means, rhos, one.path.prior, lead=1)
+    assert one.split.sequences == 40
     torch.testing.assert_close(loss - likelihood, divergence / 40, rtol=1e-9, atol=1e-9)
     assert float(divergence) > 0
 
 
 def test_l2_leaves_the_posterior_scale_alone(tmp_path):
-    _, path, _ = bayesian(tmp_path)
+    path = bayesian(tmp_path).path
     assert path.decays("mean.core.cell.bias")
     assert not path.decays("rho.core.cell.bias")
 
@@ -236,43 +211,64 @@ def test_prediction_averages_samples(tmp_path):
     logits = torch.tensor([[[2.0, 0.0]], [[0.0, 2.0]]])
     assert mixture(logits, "classification").exp().flatten().tolist() == pytest.approx([0.5, 0.5])
     assert mixture(torch.tensor([[1.0], [3.0]]), "regression").item() == 2.0
-    problem, path, _ = bayesian(tmp_path)
-    members = final_members(Setting(0.01, 5.0, 0.0), 1, 1, "toy_regression")
-    population = new_population(path.build, members, torch.device("cpu"))
-    batch = gather(problem.train, torch.arange(4)[None].numpy())
-    together = path.predict(population, members, batch, ("v", 0, 0), False).output.prediction
-    means, rhos = split_posterior(population.parameters)
+    one = bayesian(tmp_path, members=1, count=4)
+    together = one.predict("v", 0, 0).output.prediction
+    means, rhos = split_posterior(one.population.parameters)
+    samples = one.path.evaluation_randomness(one.members, ("v", 0, 0), one.cut, CPU)
+    assert len(samples) == 10
     parts = [
-        path.forward(
-            sample_weights(means, rhos, path._noise(means, members, ("v", 0, s))),
-            {}, batch, None, False,
+        one.path.forward(
+            Weights(sample_weights(means, rhos, noise), {}), one.batch, None, False
         ).output.prediction
-        for s in range(10)
-    ]  # fmt: skip
+        for noise in samples
+    ]
     torch.testing.assert_close(together, torch.stack(parts).mean(0))
     # The whole split is predicted with the same weights: the batch's number changes nothing.
-    second = path.predict(population, members, batch, ("v", 0, 1), False).output.prediction
-    assert torch.equal(together, second)
+    assert torch.equal(together, one.predict("v", 0, 1).output.prediction)
 
 
 @pytest.mark.parametrize("sharpening", [False, True])
 def test_bayesian_training_learns_and_widths_differ(tmp_path, sharpening):
-    problem, path, _ = bayesian(
-        tmp_path, bayesian={"sharpening": sharpening}, training={"max_epochs": 15, "patience": 15}
-    )
+    patch = {"bayesian": {"sharpening": sharpening}, "training": {"max_epochs": 15, "patience": 15}}
+    problem, path = world(tmp_path, "toy_regression", "bayes_lstm", **patch)
     members = final_members(Setting(0.01, 5.0, 0.0), 2, 1, "toy_regression")
     state = run(problem, path, members, tmp_path)
     losses = [row["train_loss"] for row in state.history if row["member"] == 0]
     assert losses[-1] < losses[0]
     scores = [row["val_score"] for row in state.history if row["member"] == 0]
     assert min(scores) < 0.8 * scores[0]
-    rho = state.best[0][0]["rho.core.cell.weight_recurrent"]
+    rho = state.best[0].parameters["rho.core.cell.weight_recurrent"]
     assert float(rho.std()) > 0
 
 
 def test_build_starts_at_the_configured_scale(tmp_path):
-    _, path, _ = bayesian(tmp_path)
-    network = path.build()
+    network = bayesian(tmp_path).path.build()
     assert isinstance(network, BayesianNetwork)
     assert all(bool((p == -4.0).all()) for p in network.rho.parameters())
-    assert isinstance(path, PlainPath)
+
+
+def test_sharpened_weights_move_along_the_gradient_by_the_rate(tmp_path):
+    """At rate 0 only the spread around the drawn weights is left, and no extra KL."""
+    moves, costs = {}, {}
+    for rate in (0.0, 0.02, 0.04):
+        one = bayesian(tmp_path, bayesian={"sharpening": True, "sharpening_rate": rate})
+        calls = []
+        forward = one.path.forward
+
+        def watched(weights, *rest, calls=calls, forward=forward):
+            calls.append((weights.parameters, forward(weights, *rest)))
+            return calls[-1][1]
+
+        one.path.forward = watched
+        loss = one.losses()[0].loss
+        (drawn, _), (moved, sharpened) = calls
+        name = "core.cell.weight_recurrent"
+        moves[rate] = moved[name] - drawn[name]
+        costs[rate] = (loss - sharpened.loss) * one.split.sequences
+    one, two = (moves[rate] - moves[0.0] for rate in (0.02, 0.04))
+    torch.testing.assert_close(two, 2 * one, rtol=1e-3, atol=1e-6)
+    assert one.abs().max() > 1e-4
+    # The KL of the move is the squared step over 2 sigma^2; the KL of the draw is the same in all.
+    assert (costs[0.02] > costs[0.0]).all()
+    extra = [costs[rate] - costs[0.0] for rate in (0.02, 0.04)]
+    torch.testing.assert_close(extra[1], 4 * extra[0], rtol=1e-2, atol=1e-2)

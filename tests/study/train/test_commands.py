@@ -56,75 +56,6 @@ def test_whole_line_by_command(line, capsys):
     assert "validation score" in capsys.readouterr().out
 
 
-def change(path, column, value):
-    """Change one value of a table's first line, as a person would."""
-    with path.open(newline="") as source:
-        reader = csv.DictReader(source)
-        rows = list(reader)
-    rows[0][column] = value
-    with path.open("w", newline="") as target:
-        writer = csv.DictWriter(target, reader.fieldnames, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def test_changed_records_are_refused_and_had_again(line, tmp_path, capsys):
-    """Each reader holds what it reads against the job's seal, and says how to go on."""
-    run, places = line
-    run("grid", "--json")
-    counts = json.loads(capsys.readouterr().out)
-    (block,), (selection,), (final,) = (
-        counts[f"{kind}_ids"] for kind in ("block", "selection", "final")
-    )
-    assert run("train", block) == 0
-    members = places.results / block / "members.csv"
-    whole = members.read_bytes()
-    members.unlink()  # the second name keeps its bytes
-    members.write_bytes(whole)
-    change(members, "val_score", "0.0")
-    capsys.readouterr()
-    assert run("select", selection) == 1
-    told = capsys.readouterr().err
-    assert "members.csv: changed since its job finished" in told
-    assert f"`pfrnn train {block}`" in told
-    assert run("train", block) == 0
-    told = capsys.readouterr().err
-    assert told.startswith(f"put back: {block}: ")
-    assert told.endswith(f"to train it again, first remove {places.results / block}\n")
-    assert members.read_bytes() == whole
-    assert run("select", selection) == 0
-    assert run("final", final) == 0
-    assert run("aggregate") == 0
-
-    report = ("--prepared", str(places.prepared), "--out", str(tmp_path / "report"))
-    table = places.results / "results.csv"
-    whole = table.read_bytes()
-    for column, value in (("value", "0.001"), ("learning_rate", "5.0")):
-        change(table, column, value)
-        capsys.readouterr()
-        assert run("report", *report) == 1
-        told = capsys.readouterr().err
-        assert f"results.csv: {column}: expected " in told
-        assert f"got {value}; those are the records of {final}" in told
-        assert "`pfrnn aggregate --tier smoke --params " in told
-        assert "overrides.yaml` writes it anew" in told
-        assert run("aggregate") == 0
-        assert table.read_bytes() == whole
-    table.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
-    assert run("report", *report) == 1
-    assert "expected 10 rows, got 9" in capsys.readouterr().err
-    assert run("aggregate") == 0
-    for name in ("test.csv", "history.csv"):
-        path = places.results / final / name
-        whole = path.read_bytes()
-        path.write_bytes(whole.replace(b"\n1,", b"\n2,", 1))
-        capsys.readouterr()
-        assert run("report", *report) == 1
-        assert f"{name}: changed since its job finished" in capsys.readouterr().err
-        path.write_bytes(whole)
-    assert run("report", *report) == 0
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A finished line without seals, as DVC brings it; a function that runs a command on a copy."""
@@ -188,30 +119,6 @@ def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, cap
     assert cure in told
     # Nothing was trained or written on the way.
     assert not (results / "report" / "index.html").exists()
-
-
-@pytest.mark.parametrize("damage", ["none", "lost", "cut", "a line less", "no number"])
-@pytest.mark.parametrize("kind", ["block", "final"])
-def test_status_says_that_a_finished_jobs_records_are_damaged(done, kind, damage, tmp_path, capsys):
-    run, whole, block, cell = done
-    results = tmp_path / "results"
-    shutil.copytree(whole, results)
-    job, name = (block.id, "members.csv") if kind == "block" else (cell.final_id, "test.csv")
-    path = results / job / name
-    content = path.read_bytes()
-    if damage == "lost":
-        path.unlink()
-    elif damage == "no number":
-        change(path, "epochs" if kind == "block" else "value", "many")
-    elif damage != "none":
-        lines = content.splitlines(keepends=True)
-        path.write_bytes(content[:-10] if damage == "cut" else b"".join(lines[:-1]))
-    capsys.readouterr()
-    assert run(results, "status") == 0
-    told = capsys.readouterr().out
-    failed = 0 if damage == "none" else 1
-    assert f"2 jobs: {2 - failed} done, 0 running, {failed} failed" in told
-    assert (f"failed  {job}\n    {path}" in told) == bool(failed)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pfrnn.study.train.final import repetition_groups, run_final
 from pfrnn.study.train.members import ensemble_members, final_members
 
 from . import toys
-from .test_population import run, world
+from .worlds import run, world
 
 SETTING = Setting(0.01, 5.0, 1e-4)
 

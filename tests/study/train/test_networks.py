@@ -13,9 +13,10 @@ from pfrnn.functional.belief import mean_particle
 from pfrnn.study.train.batches import Batch
 from pfrnn.study.train.cores import Randomness
 from pfrnn.study.train.encoders import Affine, MapEncoder, TokenEncoder
+from pfrnn.study.train.population import Weights
 from pfrnn.study.variants import cell_parameters, matched_hidden
 
-from .test_population import world
+from .worlds import world
 
 
 def stacked(modules):
@@ -120,9 +121,8 @@ def test_the_map_follows_the_data_to_another_device(tmp_path):
         None,
         torch.empty(*shape, path.spec.outputs, device="meta"),
         torch.ones(shape, dtype=torch.bool, device="meta"),
-        [shape[0]],
     )
-    path.forward(moved, {}, batch, None, training=True)
+    path.forward(Weights(moved, {}), batch, None, training=True)
     assert path.network.get_buffer(name).device.type == "meta"
 
 

@@ -12,18 +12,25 @@ import torch
 
 from pfrnn.study.data.base import Split
 from pfrnn.study.plan import Setting
-from pfrnn.study.train.batches import DeviceSplit, epoch_batches, epoch_order, gather, to_device
+from pfrnn.study.train.batches import (
+    DeviceSplit,
+    cut_of,
+    epoch_order,
+    epoch_orders,
+    gather,
+    rows_on,
+    to_device,
+)
 from pfrnn.study.train.evaluate import evaluate
 from pfrnn.study.train.interrupt import StopRequest
 from pfrnn.study.train.members import ensemble_members, final_members, hyper, search_members
 from pfrnn.study.train.noise import NoiseShape, draw
 from pfrnn.study.train.optimiser import rmsprop
 from pfrnn.study.train.population import initial_state, new_population
-from pfrnn.study.train.writers import write_table
+from pfrnn.study.train.tables import write_table
 
-from .test_population import world
+from .worlds import CPU, world
 
-CPU = torch.device("cpu")
 SETTINGS = [Setting(0.01, 0.5, 1e-2), Setting(0.003, 1e9, 0.0)]
 
 
@@ -44,7 +51,7 @@ def test_rmsprop_is_torchs_for_every_member():
         gradients = {k: torch.randn(2, *s, generator=generator) for k, s in shapes.items()}
         alive = torch.ones(2, dtype=torch.bool)
         update = rmsprop(parameters, gradients, squares, settings, 0.95, 1e-6, alive)
-        parameters, squares = update.parameters, update.square_average
+        update.write()
         for m, (own, optimiser, clip) in enumerate(singles):
             for value, key in zip(own, shapes, strict=True):
                 value.grad = gradients[key][m].clone()
@@ -60,12 +67,13 @@ def test_rmsprop_leaves_stopped_and_broken_members_alone():
     gradients = {"a": torch.tensor([[1.0, 1.0], [1.0, 1.0], [math.nan, 1.0]])}
     settings = hyper(search_members([SETTINGS[0]] * 3, 0, "x"), CPU)
     alive = torch.tensor([True, False, True])
-    update = rmsprop(parameters, gradients, {"a": torch.zeros(3, 2)}, settings, 0.9, 1e-8, alive)
-    moved = (update.parameters["a"] != 1).any(1)
-    assert moved.tolist() == [True, False, False]
-    assert (update.square_average["a"][1:] == 0).all()
-    # The old tensors are untouched: a step can be repeated.
+    squares = {"a": torch.zeros(3, 2)}
+    update = rmsprop(parameters, gradients, squares, settings, 0.9, 1e-8, alive)
+    # Until it is written: a step can be repeated.
     assert (parameters["a"] == 1).all()
+    update.write()
+    assert (parameters["a"] != 1).any(1).tolist() == [True, False, False]
+    assert (squares["a"][1:] == 0).all()
 
 
 def split(lengths: list[int], steps: int = 5) -> DeviceSplit:
@@ -81,20 +89,29 @@ def split(lengths: list[int], steps: int = 5) -> DeviceSplit:
 
 def test_gather_puts_time_first_and_trims_padding():
     data = split([2, 3, 1, 5])
-    batch = gather(data, np.array([[0, 1], [2, 0]]))
+    rows = rows_on(np.array([[0, 1], [2, 0]]), CPU)
+    cut = cut_of(data, rows)
+    assert cut == (3, True, (3, 2), 2)
+    batch = gather(data, rows.device, cut)
     assert batch.x.shape == (3, 2, 2, 2)
-    assert batch.lengths == (3, 2)
     assert torch.equal(batch.x[:, 1, 0], data.x[2, :3])
     assert torch.equal(batch.y[:, 0, 1], data.y[1, :3])
     assert batch.valid is not None
     assert batch.valid[:, 0, 0].tolist() == [True, True, False]
     assert batch.valid[:, 1, 0].tolist() == [True, False, False]
-    assert gather(split([5, 5]), np.array([[0, 1]])).valid is None
+    assert cut_of(data, rows, 2).steps == 4
+    assert cut_of(data, rows, 4) == cut_of(data, rows, 4)._replace(steps=4)
+    assert cut_of(data, rows, 9).steps == 5
+    whole = split([5, 5])
+    rows = rows_on(np.array([[0, 1]]), CPU)
+    assert gather(whole, rows.device, cut_of(whole, rows)).valid is None
 
 
 def test_an_epoch_sees_every_sequence_once_in_each_members_order():
     members = final_members(SETTINGS[0], 3, 1, "air")
-    batches = epoch_batches(members, 4, 10, 4, CPU)
+    data = split([5] * 10)
+    batches = list(data.batches(epoch_orders(members, 4, 10), 4))
+    assert len(list(data.batches(epoch_orders(members, 4, 10), 4, start=1))) == 2
     assert [batch.host.shape for batch in batches] == [(3, 4), (3, 4), (3, 2)]
     assert all(np.array_equal(batch.host, batch.device.numpy()) for batch in batches)
     orders = np.concatenate([batch.host for batch in batches], 1)
@@ -191,9 +208,10 @@ def test_evaluation_covers_every_sequence_with_fixed_noise(tmp_path, name):
     members = final_members(SETTINGS[0], 2, 1, name)
     population = new_population(path.build, members, CPU)
     first, again = (
-        evaluate(path, population, members, problem.validation, ("validation", 0)) for _ in range(2)
+        evaluate(path, population.current, members, problem.validation, ("validation", 0))
+        for _ in range(2)
     )
-    other = evaluate(path, population, members, problem.validation, ("validation", 1))
+    other = evaluate(path, population.current, members, problem.validation, ("validation", 1))
     count = problem.validation.sequences
     outputs = path.spec.outputs
     steps = problem.validation.mask.shape[1]
@@ -209,9 +227,9 @@ def test_evaluation_does_not_depend_on_how_it_is_cut_for_a_plain_rnn(tmp_path, m
     problem, path = world(tmp_path, "toy_classes", "lstm")
     members = final_members(SETTINGS[0], 2, 1, "toy_classes")
     population = new_population(path.build, members, CPU)
-    whole = evaluate(path, population, members, problem.train, ("test", 0))
+    whole = evaluate(path, population.current, members, problem.train, ("test", 0))
     monkeypatch.setattr("pfrnn.study.train.evaluate.EVALUATION_BATCH", 7)
-    parts = evaluate(path, population, members, problem.train, ("test", 0))
+    parts = evaluate(path, population.current, members, problem.train, ("test", 0))
     np.testing.assert_allclose(whole.prediction, parts.prediction, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(whole.loss, parts.loss, rtol=1e-5)
 

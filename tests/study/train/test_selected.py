@@ -42,12 +42,12 @@ def test_it_is_the_member_and_state_that_won_on_validation(
     monkeypatch.setattr(final, "test_members", lambda *arguments: caught.append(arguments))
     monkeypatch.setattr(final, "write_record", lambda *_, **__: None)
     final.run_final(plan, plan.cells[0].final_id, places)
-    ((_, _, _, trained, chosen),) = caught
+    ((_, job, _, trained),) = caught
+    chosen = job.selection["chosen"]
     validation = trained.prepared.splits["validation"]
     prepared = trained.prepared._replace(splits={"test": validation})
-    stand_in = trained._replace(prepared=prepared)
     split = to_device(validation, trained.trainer.device)
-    found = selected_member_metrics(plan, chosen, places, stand_in, split, 1)
+    found = selected_member_metrics(plan, chosen, places, trained.path, prepared, split, 1)
     members = rows(places.results / chosen["block_id"] / "members.csv")
     recorded = [float(member["val_rmse"]) for member in members]
     assert len(set(recorded)) > 1

@@ -1,18 +1,24 @@
-"""Writing a block's records with the columns of ``pfrnn.study.records``."""
+"""Writing a block's records with the columns of ``pfrnn.study.records``, and its best weights."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfrnn.study.files import write_text
+import torch
+
+from pfrnn.errors import RecordError
+from pfrnn.study.files import atomic_path, write_text
+from pfrnn.study.jobfolder import again
 from pfrnn.study.records import HISTORY_COLUMNS, MEMBER_COLUMNS
+from pfrnn.study.train.checkpoint import MemberProgress
 from pfrnn.study.train.members import Member
-from pfrnn.study.train.state import MemberProgress
+from pfrnn.study.train.population import Weights
 
 
 def number(value: float) -> str:
@@ -59,9 +65,7 @@ def write_members(
     for member, one in zip(members, progress, strict=True):
         row: dict[str, Any] = {
             "member": member.number,
-            "learning_rate": member.setting.learning_rate,
-            "clip": member.setting.clip,
-            "l2": member.setting.l2,
+            **member.setting._asdict(),
             "repetition": member.repetition,
             "seed": member.seed,
             "status": one.status,
@@ -74,3 +78,39 @@ def write_members(
         }
         rows.append(row | {f"val_{name}": value for name, value in one.metrics.items()})
     write_table(path, MEMBER_COLUMNS, rows)
+
+
+def write_best(path: Path, members: Sequence[Member], weights: Weights) -> None:
+    """Write best.pt: stacked weights of some members, and their numbers."""
+    numbers = {"number": torch.tensor([member.number for member in members])}
+    saved = {"parameters": weights.parameters, "buffers": weights.buffers, "members": numbers}
+    # Through memory: torch reports a full disk as a fault of its own, Python by its name.
+    buffer = io.BytesIO()
+    torch.save(saved, buffer)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(buffer.getvalue())
+
+
+def read_best(folder: Path) -> tuple[list[int], Weights]:
+    """Read the best weights that a finished job left, to the CPU.
+
+    Args:
+        folder: the block's or final's folder.
+
+    Returns:
+        The members' numbers, and their weights, (M, ...).
+
+    Raises:
+        RecordError: the file is missing or damaged.
+    """
+    path = folder / "best.pt"
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+        numbers = saved["members"]["number"].tolist()
+        return numbers, Weights(saved["parameters"], saved["buffers"])
+    except FileNotFoundError as error:
+        raise RecordError(f"{path}: missing; {again(folder)}") from error
+    except (
+        OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError, pickle.UnpicklingError
+    ) as error:  # fmt: skip
+        raise RecordError(f"{path}: cannot be read; {again(folder)}") from error
