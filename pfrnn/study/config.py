@@ -179,6 +179,9 @@ class Grid(Strict):
         min_length=1, description="Bound on the gradient norm."
     )
     l2: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Once] = Field(min_length=1)
+    dropout: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], Once] = Field(
+        default=(), description="Rates of dropout; none: network.dropout for all."
+    )
     halving: bool = Field(description="Successive halving inside a block; off in tier paper.")
 
 

@@ -27,11 +27,24 @@ from pfrnn.study.variants import Variant, matched_hidden, searched, variant
 
 
 class Setting(NamedTuple):
-    """One point of the training grid."""
+    """One point of the training grid.
+
+    ``dropout`` None takes the network's; it then counts in no digest.
+    """
 
     learning_rate: float
     clip: float
     l2: float
+    dropout: float | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Setting:
+        """Read it from a selection's entry."""
+        return cls(*(values.get(name) for name in cls._fields))  # type: ignore[arg-type]
+
+    def plain(self) -> list[float]:
+        """Return what a digest takes."""
+        return [value for value in self if value is not None]
 
 
 class Block(NamedTuple):
@@ -241,7 +254,7 @@ def block_parameters(plan: Plan, block: Block) -> dict[str, Any]:
     parameters = resolved_parameters(
         config, variant(block.variant), block.hidden_size, block.particles, block.batch_size, data
     )
-    return parameters | {"settings": [list(setting) for setting in block.settings]}
+    return parameters | {"settings": [setting.plain() for setting in block.settings]}
 
 
 def sizes(config: Config, card: Card, model: Variant, rule: SizeRule) -> list[tuple[int, int]]:
@@ -294,12 +307,13 @@ def _block(
         # Blocks that train the same thing share their digest and their folder.
         trained = _shared_form(config, trained)
     config = config.for_variant(trained)
-    settings = tuple(
-        Setting(*point)
-        for point in itertools.product(config.grid.learning_rate, config.grid.clip, config.grid.l2)
-    )
+    grid, named = config.grid, trained.fidelity
+    # A variant that names its dropout isn't searched over it.
+    rates = () if named is not None and named.dropout is not None else grid.dropout
+    points = itertools.product(grid.learning_rate, grid.clip, grid.l2, rates or (None,))
+    settings = tuple(Setting(*point) for point in points)
     parameters = resolved_parameters(config, trained, hidden, particles, batch, data_digest)
-    parameters["settings"] = settings
+    parameters["settings"] = [setting.plain() for setting in settings]
     digest = digest_of(parameters)
     return Block(name, trained.name, hidden, particles, batch, settings, digest)
 

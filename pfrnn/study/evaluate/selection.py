@@ -32,6 +32,7 @@ class Candidate(NamedTuple):
         best_epoch: epoch of its best validation score.
         val_score: best validation score, lower is better; NaN when it diverged at once.
         val_loss: validation loss at that epoch.
+        dropout: its rate, where the grid has several.
     """
 
     block_id: str
@@ -47,6 +48,7 @@ class Candidate(NamedTuple):
     best_epoch: int
     val_score: float
     val_loss: float
+    dropout: float | None = None
 
 
 def better(score: float, loss: float, best_score: float, best_loss: float) -> bool:
@@ -120,6 +122,7 @@ def _candidate(block: Block, row: Mapping[str, str]) -> Candidate:
         best_epoch=int(row["best_epoch"]),
         val_score=_number(row["val_score"]),
         val_loss=_number(row["val_loss"]),
+        dropout=float(row["dropout"]) if "dropout" in row else None,
     )
 
 
@@ -152,7 +155,7 @@ def select_cell(plan: Plan, selection_id: str, results: Path) -> dict[str, Any]:
         "variant": cell.trained,
         "size_rule": cell.size_rule,
         "digest": cell.digest,
-        "chosen": chosen._asdict(),
+        "chosen": {name: value for name, value in chosen._asdict().items() if value is not None},
         "budget_configurations": len(candidates),
         "budget_epochs": sum(one.epochs for one in candidates),
         "diverged": sum(one.status == "diverged" for one in candidates),
@@ -185,7 +188,8 @@ def read_selection(plan: Plan, cell: Cell, results: Path) -> dict[str, Any]:
         )
     found = selection.get("chosen")
     chosen = found if isinstance(found, dict) else {}
-    lacking = [name for name in Candidate._fields if name not in chosen]
+    needed = set(Candidate._fields) - set(Candidate._field_defaults)
+    lacking = sorted(needed - chosen.keys())
     if lacking:
         raise RecordError(
             f"{path}: expected the chosen member's setting, {', '.join(lacking)} missing; {cure}"
@@ -203,8 +207,9 @@ def _check_searched(cell: Cell, chosen: Mapping[str, Any], where: str, cure: str
         raise RecordError(f"{where}{chosen['block_id']} is no block of its search; {cure}")
     expected = {"hidden_size": block.hidden_size, "particles": block.particles,
                 "batch_size": block.batch_size}  # fmt: skip
-    setting = tuple(chosen[name] for name in Setting._fields)
+    setting = Setting.of(chosen)
     other = [name for name, value in expected.items() if chosen[name] != value]
     if setting not in block.settings or other:
-        came = ", ".join(f"{name} {chosen[name]}" for name in (*Setting._fields, *expected))
+        found = setting._asdict() | {name: chosen[name] for name in expected}
+        came = ", ".join(f"{name} {value}" for name, value in found.items() if value is not None)
         raise RecordError(f"{where}{block.id} trained no member with {came}; {cure}")

@@ -188,7 +188,8 @@ class PlainPath:
 
     def _dropout_rates(self, members: Sequence[Member], device: torch.device) -> Tensor | None:
         """Each member's share of dropped outputs, (M,) float64; None where nothing is dropped."""
-        rates = (self.spec.dropout,) * len(members)
+        own = [member.setting.dropout for member in members]
+        rates = tuple(self.spec.dropout if rate is None else rate for rate in own)
         if not any(rates):
             return None
         if self._rates is None or self._rates[0] != rates or self._rates[1].device != device:

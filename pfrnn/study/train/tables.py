@@ -65,7 +65,9 @@ def write_members(
     for member, one in zip(members, progress, strict=True):
         row: dict[str, Any] = {
             "member": member.number,
-            **member.setting._asdict(),
+            **{
+                name: value for name, value in member.setting._asdict().items() if value is not None
+            },
             "repetition": member.repetition,
             "seed": member.seed,
             "status": one.status,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import math
 
 import pytest
 import torch
 
+from pfrnn.study.evaluate.selection import select_cell
 from pfrnn.study.plan import Setting
+from pfrnn.study.train.block import train_block
 from pfrnn.study.train.cores import Randomness
+from pfrnn.study.train.final import run_final
 from pfrnn.study.train.members import final_members, search_members
 from pfrnn.study.train.noise import NoiseShape, draw, draw_dropout, dropout_factors
 
+from . import toys
 from .worlds import CPU, OneStep, run, world
 
 SETTING = Setting(0.01, 5.0, 1e-4)
@@ -193,3 +198,46 @@ def test_sharpening_sees_the_same_mask_as_the_loss(tmp_path):
     first, second = seen_by(start(tmp_path, "bayes_lstm", bayesian={"sharpening": True}))
     assert torch.equal(first.dropout, second.dropout)
     assert not torch.all(first.dropout == first.dropout.max())
+
+
+def test_the_grid_may_search_over_rates(tmp_path):
+    """A rate for each member; the final takes the chosen one. Without rates no id moves."""
+    study = {"study": {"variants": ["gru", "pf_lstm_release"]}, "training": {"max_epochs": 2}}
+    ids = [block.id for block in toys.study(study).blocks]
+    assert [block.id for block in toys.study(study, {"grid": {"dropout": []}}).blocks] == ids
+    plan = toys.study(study, {"grid": {"dropout": [0.0, 0.6]}})
+    searched, named = plan.blocks
+    assert [setting.dropout for setting in searched.settings] == [0.0, 0.6, 0.0, 0.6]
+    assert searched.id != ids[0]
+    # A row that names its dropout has that.
+    assert named.id == ids[1]
+    places = toys.prepared_places(plan, tmp_path)
+    train_block(plan, searched.id, places)
+    plain = toys.study(study)
+    train_block(plain, plain.blocks[0].id, places)
+    with_rates, without = (
+        list(csv.DictReader((places.results / one / "members.csv").open()))
+        for one in (searched.id, ids[0])
+    )
+    assert [row["dropout"] for row in with_rates] == ["0.0", "0.6", "0.0", "0.6"]
+    assert "dropout" not in without[0]
+    for place, row in enumerate(without):
+        same, other = with_rates[2 * place : 2 * place + 2]
+        assert float(same["val_score"]) == pytest.approx(float(row["val_score"]), rel=1e-5)
+        assert float(other["val_score"]) != pytest.approx(float(row["val_score"]), rel=1e-5)
+    cell = plan.cells[0]
+    chosen = select_cell(plan, cell.selection_id, places.results)["chosen"]
+    assert chosen["dropout"] in (0.0, 0.6)
+    run_final(plan, cell.final_id, places)
+    tested = list(csv.DictReader((places.results / cell.final_id / "members.csv").open()))
+    assert {float(row["dropout"]) for row in tested} == {chosen["dropout"]}
+
+
+def test_members_of_a_block_may_differ_in_their_rates(tmp_path):
+    problem, path = world(tmp_path, "toy_regression", "pf_gru")
+    settings = [SETTING._replace(dropout=rate) for rate in (0.0, 0.5, None)]
+    one = OneStep(problem, path, search_members(settings, 1, "toy"))
+    mask = one.randomness().dropout
+    assert (mask[:, 0] == 1).all()
+    assert set(mask[:, 1].unique().tolist()) == {0.0, 2.0}
+    assert (mask[:, 2] == 1).all()
