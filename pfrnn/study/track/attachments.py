@@ -1,14 +1,14 @@
-"""What belongs to a job's parent run besides numbers: configuration, pictures, the model."""
+"""What belongs to a job's parent run besides numbers: tags of the plan, pictures, the model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfrnn.errors import PfrnnError
-from pfrnn.study.files import read_json, write_json
+from pfrnn.study.files import read_json
 from pfrnn.study.plan import Plan
 from pfrnn.study.variants import variant
 
@@ -33,13 +33,6 @@ class Model(NamedTuple):
     task: str
 
 
-class Attachments(NamedTuple):
-    """Files and the model that belong to a job's parent run."""
-
-    files: Sequence[Path] = ()
-    model: Model | None = None
-
-
 def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
     """Return {job id: its fidelity and the cells that it feeds, e.g. ``maze10/pf_lstm-fixed``}."""
     found: dict[str, list[str]] = {}
@@ -54,38 +47,24 @@ def planned_tags(plan: Plan) -> dict[str, dict[str, str]]:
     }
 
 
-def attachments(
-    folder: Path, results: Path, plan: Plan | None, models: bool, scratch: Path
-) -> Attachments:
-    """Return a finished job's attachments; a final has pictures and, if selected, a model.
-
-    Args:
-        folder: the job's.
-        results: ``results/<tier>``.
-        plan: the configuration's plan; without one no model is logged.
-        models: whether to log models.
-        scratch: an empty folder for what is written anew.
-    """
-    run = read_json(folder / "run.json")
-    environment = {key: run[key] for key in ("versions", "machine", "commit") if key in run}
-    write_json(scratch / "environment.json", environment)
-    files = [folder / "run.json", scratch / "environment.json"]
-    job = folder.relative_to(results).as_posix()
-    if not job.startswith("final/"):
-        return Attachments(files)
+def artifacts(folder: Path, scratch: Path) -> list[Path]:
+    """Return the files of a finished job's parent run; pictures are written to ``scratch``."""
+    files = [folder / "run.json"]
     if (folder / "predictions.npz").exists():
         from pfrnn.study.report.run_pictures import write_pictures
 
+        run = read_json(folder / "run.json")
         files += write_pictures(folder, run["dataset"], run["variant"], scratch)
-    model = _model(job, results, plan, scratch / "model") if plan and models else None
-    return Attachments(files, model)
+    return files
 
 
-def _model(job: str, results: Path, plan: Plan, folder: Path) -> Model | None:
-    """Export a final's model; None for results of other parameters than the plan's."""
+def model_of(job: str, results: Path, plan: Plan, folder: Path) -> Model | None:
+    """Export a final's model; None for a block, and for results of other parameters."""
     from pfrnn.study.train.places import Places
     from pfrnn.study.train.serving import export
 
+    if not job.startswith("final/"):
+        return None
     try:
         cell = plan.cell(job)
         example = export(plan, job, Places(results), folder)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pfrnn.study.plan import Plan
-from pfrnn.study.track.attachments import Attachments, attachments, planned_tags
+from pfrnn.study.track.attachments import artifacts, model_of, planned_tags
 from pfrnn.study.track.jobs import job_folders, key_of, read_job, record_digest
 from pfrnn.study.track.store import MlflowStore
 
@@ -61,18 +61,22 @@ def import_results(
     known: dict[str, dict[str, str]] = {}
     imported = unchanged = runs = 0
     for folder in job_folders(results):
-        dataset, job_id = folder.parts[len(results.parts) + 1], folder.relative_to(results)
+        job_id = folder.relative_to(results).as_posix()
+        dataset = job_id.split("/")[1]
         if dataset not in known:
             known[dataset] = store.imported(dataset)
         if known[dataset].get(key_of(folder, results)) == record_digest(folder):
             unchanged += 1
             continue
-        job = read_job(folder, results, tags.get(job_id.as_posix()))
+        job = read_job(folder, results, tags.get(job_id))
         with tempfile.TemporaryDirectory(prefix="pfrnn-") as scratch:
-            attached = Attachments()
-            if not job.running:
-                attached = attachments(folder, results, plan, models, Path(scratch))
-            store.replace(job, attached)
+            if job.running:
+                store.replace(job)
+            else:
+                model = None
+                if plan and models:
+                    model = model_of(job_id, results, plan, Path(scratch) / "model")
+                store.replace(job, artifacts(folder, Path(scratch)), model)
         print(f"imported {job.key}", file=sys.stderr, flush=True)
         imported += 1
         runs += 1 + len(job.members)

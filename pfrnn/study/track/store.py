@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pfrnn.errors import ConfigError, PfrnnError
 from pfrnn.study.data.registry import dataset
-from pfrnn.study.track.attachments import Attachments
+from pfrnn.study.track.attachments import Model
 from pfrnn.study.track.jobs import Job, Values
 from pfrnn.study.track.registry import log_model
 
@@ -78,7 +78,7 @@ class MlflowStore:
                 for run in self._search(dataset, "tags.`pfrnn.complete` = 'yes'")
             }
 
-    def replace(self, job: Job, attached: Attachments) -> None:
+    def replace(self, job: Job, files: Sequence[Path] = (), model: Model | None = None) -> None:
         """Remove a job's older runs, also half-written ones, and write its runs."""
         with _in_words(self._uri):
             for run in self._search(job.dataset, f"tags.`pfrnn.key` = '{job.key}'"):
@@ -86,10 +86,10 @@ class MlflowStore:
             status = "running" if job.running else "finished"
             parent = self._create(job, job.name, {**job.origin, "status": status})
             self._log_dataset(parent, job)
-            for path in attached.files:
+            for path in files:
                 self._client.log_artifact(parent, str(path))
-            if attached.model:
-                log_model(self._client, self._uri, parent, attached.model)
+            if model:
+                log_model(self._client, self._uri, parent, model)
             for member in job.members:
                 tags = {"mlflow.parentRunId": parent, "status": member.status}
                 self._log(self._create(job, member.name, tags), job, member.values)
@@ -98,15 +98,10 @@ class MlflowStore:
             self._log(parent, job, job.values, complete)
 
     def _search(self, dataset: str, filter_string: str) -> list[Any]:
-        experiment, found, token = self._experiment(dataset), [], None
-        while True:
-            page = self._client.search_runs(
-                [experiment], filter_string, max_results=1000, page_token=token
-            )
-            found.extend(page)
-            token = page.token
-            if not token:
-                return found
+        found = self._client.search_runs(
+            [self._experiment(dataset)], filter_string, max_results=50_000
+        )
+        return list(found)
 
     def _experiment(self, name: str) -> str:
         """The id of a data set's experiment, which is created, restored or replaced as needed."""
