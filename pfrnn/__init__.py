@@ -6,20 +6,22 @@ configuration) start fast and run on a machine without it.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell", "PFState", "__version__"]
 
-_LAYERS = ("PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell")
-__all__ = ["PFGRU", "PFLSTM", "PFGRUCell", "PFLSTMCell", "__version__"]
+if TYPE_CHECKING:
+    from pfrnn.nn import PFGRU, PFLSTM, PFGRUCell, PFLSTMCell, PFState
+else:
 
+    def __getattr__(name: str) -> Any:
+        """Import a layer on first use (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module 'pfrnn' has no attribute {name!r}")
+        import pfrnn.nn
 
-def __getattr__(name: str) -> Any:
-    """Import a layer on first use (PEP 562)."""
-    if name in _LAYERS:
-        return getattr(importlib.import_module("pfrnn.nn"), name)
-    raise AttributeError(f"module 'pfrnn' has no attribute {name!r}")
+        return getattr(pfrnn.nn, name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,6 @@ from pfrnn.functional.batch_norm import (
     update_running,
 )
 from pfrnn.functional.belief import Modes, covariance, mean_particle, modes, quantiles
-from pfrnn.functional.first_order import twice_differentiable
 from pfrnn.functional.linear import activate, affine
 from pfrnn.functional.losses import (
     Outputs,
@@ -118,7 +117,6 @@ __all__ = [
     "run_rnn",
     "soft_resample",
     "systematic_resample",
-    "twice_differentiable",
     "uniform_log_weights",
     "unnormalized_correction",
     "update_running",

@@ -1,23 +1,11 @@
-"""What surrounds a call: autocast, also for devices it doesn't know; torch.func's transforms."""
+"""What surrounds a call: autocast, torch.func's transforms, an export."""
 
 from __future__ import annotations
 
 import torch
-from torch.autograd import forward_ad
 
-# Whether torch.func (vmap, grad, ...) is transforming the call: its tensors then have no values.
+# Whether torch.func (vmap, grad, ...) is transforming the call.
 transforming = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-
-
-def forward_mode() -> bool:
-    """Whether torch.autograd.forward_ad may carry tangents, which hand-written steps don't."""
-    return getattr(forward_ad, "_current_level", -1) >= 0
-
-
-def tracing() -> bool:
-    """Whether torch.jit.trace is recording the call: sizes of tensors are then tensors."""
-    found: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return found
 
 
 def autocasting(device: torch.device) -> bool:
@@ -29,3 +17,8 @@ def autocasting(device: torch.device) -> bool:
     """
     known = torch.amp.is_autocast_available(device.type)
     return bool(known and torch.is_autocast_enabled(device.type))
+
+
+def exporting() -> bool:
+    """Say whether torch.export or torch.onnx is recording the call."""
+    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()

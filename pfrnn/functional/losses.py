@@ -15,17 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import (
-    check_choice,
-    check_count,
-    check_finite,
-    check_mask,
-    wrong_type,
-)
+from pfrnn.functional.arguments import check_choice
 from pfrnn.functional.weights import lift
 
 Kind = Literal["regression", "classification"]
 Reduction = Literal["sum", "mean"]
+KINDS, REDUCTIONS = ("regression", "classification"), ("sum", "mean")
 
 
 class Outputs(NamedTuple):
@@ -43,14 +38,7 @@ class Outputs(NamedTuple):
 
 
 def count_outputs(mask: Tensor) -> Outputs:
-    """Count a mask's outputs, (T, ..., N).
-
-    Raises:
-        TypeError: the mask is no tensor of bool.
-    """
-    if not isinstance(mask, Tensor):
-        raise wrong_type("mask", "a tensor (T, ..., N)", mask)
-    check_mask("mask", mask, "(T, ..., N)")
+    """Count a mask's outputs, (T, ..., N)."""
     each = mask.sum(0)
     return Outputs(mask, each, (each > 0).sum(-1).clamp(min=1))
 
@@ -86,32 +74,29 @@ def prediction_loss(
         (...), one value a member; a scalar without leading axes.
 
     Raises:
-        TypeError: a mask that isn't of bool.
         ConfigError: an unknown kind or reduction, or weights that the kind has no use for.
-        ValueError: a target, mask or weights that don't fit the prediction; classes that aren't
-            whole numbers, or (noticed on the CPU in eager mode) outside [0, C).
+        ValueError: a target, mask or weights that don't fit the prediction.
 
     Example:
         >>> error = torch.zeros(3, 2, 1)
         >>> prediction_loss(error + 2.0, error, "regression")
         tensor(12.)
     """
-    _check_reduction("coordinates", coordinates)
+    check_choice("kind", kind, KINDS)
+    check_choice("coordinates", coordinates, REDUCTIONS)
     if kind == "classification" and coordinate_weights is not None:
         raise ConfigError("coordinate_weights: expected None with classification; leave them out")
     known = _counted(mask, prediction.shape[:-1])
     if kind == "classification":
         _check_shape("target", target, prediction.shape[:-1])
         steps = _cross_entropy(prediction, _known(target, known))
-    elif kind == "regression":
+    else:
         _check_shape("target", target, prediction.shape)
         squared = (lift(prediction) - _known(target, known)).square()
         if coordinate_weights is not None:
             _check_shape("coordinate_weights", coordinate_weights, prediction.shape[-1:])
             squared = squared * coordinate_weights
-        steps = _over_last(squared, coordinates)
-    else:
-        raise _unknown_kind(kind)
+        steps = squared.mean(-1) if coordinates == "mean" else squared.sum(-1)
     if time_weights is not None:
         steps = steps * _over_time(time_weights, steps)
     return reduce_loss(steps, known, time, batch)
@@ -155,11 +140,10 @@ def elbo_loss(
         Finite also at zero error (there the norm's subgradient 0 is taken).
 
     Raises:
-        TypeError: a mask that isn't of bool.
         ConfigError: an unknown kind, form or reduction, or one that the others have no use for.
-        ValueError: a target, mask or weights that don't fit the predictions; classes that aren't
-            whole numbers, or (noticed on the CPU in eager mode) outside [0, C).
+        ValueError: a target, mask or weights that don't fit the predictions.
     """
+    check_choice("kind", kind, KINDS)
     check_choice("form", form, ("joint", "per_coordinate"))
     if form == "joint" and coordinate_weights is not None:
         raise ConfigError("coordinate_weights: expected None with form='joint'; leave them out")
@@ -172,15 +156,13 @@ def elbo_loss(
         _check_shape("target", target, outputs)
         classes = _known(target, known).unsqueeze(-1).expand(particle_predictions.shape[:-1])
         log_p = -_cross_entropy(particle_predictions, classes)
-    elif kind == "regression":
+    else:
         _check_shape("target", target, (*outputs, particle_predictions.shape[-1]))
         error = lift(particle_predictions) - _known(target, known).unsqueeze(-2)
         if form == "per_coordinate":
             steps = _per_coordinate(error, coordinate_weights, time_weights)
             return reduce_loss(steps, known, time, batch)
         log_p = -safe_norm(error)
-    else:
-        raise _unknown_kind(kind)
     steps = math.log(count) - torch.logsumexp(log_p, dim=-1)
     if time_weights is not None:
         steps = steps * _over_time(time_weights, steps)
@@ -200,13 +182,7 @@ def combined_loss(
 
     Returns:
         (...).
-
-    Raises:
-        TypeError: a weight is no number.
-        ConfigError: a weight is not finite.
     """
-    check_finite("prediction_weight", prediction_weight)
-    check_finite("beta", beta)
     if elbo is None or beta == 0:
         return _times(prediction_weight, prediction)
     if prediction_weight == 0:
@@ -220,19 +196,9 @@ def _times(factor: float, loss: Tensor) -> Tensor:
 
 def safe_norm(error: Tensor) -> Tensor:
     """Return the Euclidean norm over the last axis, with gradient 0 where the error is 0."""
-    squared = _over_last(error.square(), "sum")
+    squared = error.square().sum(-1)
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
-
-
-def _over_last(x: Tensor, how: Reduction) -> Tensor:
-    """Reduce the last axis; a single value is its own sum and mean, without an operation.
-
-    Only where it lies as a sum's result does, contiguous: memory decides the order of later sums.
-    """
-    if x.shape[-1] == 1 and x.is_contiguous():
-        return x.squeeze(-1)
-    return x.mean(-1) if how == "mean" else x.sum(-1)
 
 
 def exponential_time_weights(
@@ -252,13 +218,7 @@ def exponential_time_weights(
 
     Returns:
         (T,), summing to 1.
-
-    Raises:
-        TypeError: ``steps`` is no whole number, or ``rate`` no number.
-        ConfigError: ``steps`` is below 1, or ``rate`` not finite.
     """
-    check_count("steps", steps)
-    check_finite("rate", rate)
     return torch.softmax(rate * torch.arange(steps, device=device, dtype=dtype or torch.float32), 0)
 
 
@@ -282,12 +242,11 @@ def reduce_loss(
         (...), one value a member.
 
     Raises:
-        TypeError: a mask that isn't of bool.
         ConfigError: an unknown reduction.
         ValueError: a mask of another shape.
     """
-    _check_reduction("time", time)
-    _check_reduction("batch", batch)
+    check_choice("time", time, REDUCTIONS)
+    check_choice("batch", batch, REDUCTIONS)
     known = _counted(mask, steps.shape)
     if known is not None:
         steps = torch.where(known.mask, steps, 0.0)
@@ -330,28 +289,8 @@ def _per_coordinate(
 
 
 def _cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    if classes.dtype not in (torch.int64, torch.int32):
-        raise ValueError(
-            f"target: expected classes of type torch.int64 or torch.int32, got {classes.dtype}"
-        )
     logs = F.log_softmax(lift(logits), dim=-1)
-    return -_picked(logs, classes.unsqueeze(-1)).squeeze(-1)
-
-
-def _picked(logs: Tensor, classes: Tensor) -> Tensor:
-    """Entries of the last axis. Values aren't looked at before: that would wait for a GPU."""
-    if torch.compiler.is_compiling():
-        return logs.gather(-1, classes)
-    try:
-        return logs.gather(-1, classes)
-    except RuntimeError as error:
-        if "out of bounds" not in str(error):
-            raise
-        low, high = (int(edge) for edge in torch.aminmax(classes))
-        raise ValueError(
-            f"target: expected classes in [0, {logs.shape[-1]}), got classes from {low} to {high}; "
-            "leave out steps without one by the mask"
-        ) from error
+    return -logs.gather(-1, classes.unsqueeze(-1)).squeeze(-1)
 
 
 def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:
@@ -359,17 +298,7 @@ def _over_time(time_weights: Tensor, like: Tensor) -> Tensor:
     return time_weights.view(-1, *([1] * (like.dim() - 1)))
 
 
-def _check_reduction(name: str, given: str) -> None:
-    """Else whatever isn't "mean" would count as a sum."""
-    if given not in ("sum", "mean"):
-        raise ConfigError(f"{name}: expected sum or mean, got {given!r}")
-
-
 def _check_shape(name: str, given: Tensor, expected: Sequence[int]) -> None:
     """Else tensors of other shapes would be broadcast, to a loss of something else."""
     if tuple(given.shape) != tuple(expected):
         raise ValueError(f"{name}: expected {tuple(expected)}, got {tuple(given.shape)}")
-
-
-def _unknown_kind(kind: str) -> ConfigError:
-    return ConfigError(f"kind: expected regression or classification, got {kind!r}")

@@ -7,12 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.arguments import check_in_step, check_switches
-from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
-from pfrnn.functional.fused import fusable
-from pfrnn.functional.fused_gru import fused_gru_update
+from pfrnn.functional.batch_norm import apply_batch_norm
 from pfrnn.functional.linear import activate, split
-from pfrnn.functional.transition import add_noise, observe_and_resample, particle_product
+from pfrnn.functional.transition import (
+    add_noise,
+    filter_update,
+    log_likelihood,
+    particle_product,
+)
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
 
@@ -58,8 +60,8 @@ def pf_gru_step(
         state: particles (..., N, K, H), no cell, and log-weights (..., N, K).
         projected: (..., N, 4H + 1): update, reset, candidate, noise scale, observation.
         noise: standard normal, (..., N, K, H); None means no noise.
-        uniforms: (..., N, K) in [0, 1), not looked at (:func:`run_pf` does for all steps at once);
-            may be None without resampling.
+        uniforms: (..., N, K) in [0, 1), others count as the nearest in it; may be None without
+            resampling.
         weights: see :class:`PFGRUWeights`.
         switches: static choices; ``gru_noise`` and ``reset_after`` are the GRU's own.
         statistics: batch-norm mean and variance (evaluation); None takes the step's own.
@@ -72,40 +74,25 @@ def pf_gru_step(
         As :func:`pf_lstm_step`.
 
     Raises:
-        TypeError: switches of the wrong type.
-        ConfigError: switches out of range or that exclude each other, or no uniforms where
-            particles are resampled.
+        ConfigError: no uniforms where particles are resampled.
     """
-    check_in_step(switches, check_switches)
-    x_blocks, x_observed = split(projected, (4 * state.hidden.shape[-1], 1))
-    hidden, own = _update(state.hidden, x_blocks, noise, weights, switches, statistics, valid)
-    return observe_and_resample(
-        state, hidden, None, x_observed, weights.observation, uniforms, switches, own, valid
-    )
-
-
-def _update(
-    hidden: Tensor,
-    x_blocks: Tensor,
-    noise: Tensor | None,
-    weights: PFGRUWeights,
-    switches: FilterSwitches,
-    statistics: tuple[Tensor, Tensor] | None,
-    valid: Tensor | None,
-) -> tuple[Tensor, Statistics | None]:
-    """Update the memory of every particle: new hidden, statistics of the step."""
-    recurrent, gain, shift = weights.recurrent, weights.norm_gain, weights.norm_shift
-    usual = switches.gru_noise == "hidden" and not switches.reset_after
-    shared = (recurrent, weights.candidate, gain, shift)
-    if usual and noise is not None and fusable(hidden, noise, x_blocks, *shared):
-        return fused_gru_update(hidden, x_blocks, noise, *shared, switches, statistics, valid)
+    hidden = state.hidden
+    x_blocks, x_observed = split(projected, (4 * hidden.shape[-1], 1))
     raw, raw_scale, update = _blocks(hidden, x_blocks, weights, switches)
     noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
     normed, own = apply_batch_norm(
-        noisy, gain, shift, switches.batch_norm, switches.norm_eps, statistics, valid
+        noisy,
+        weights.norm_gain,
+        weights.norm_shift,
+        switches.batch_norm,
+        switches.norm_eps,
+        statistics,
+        valid,
     )
     candidate = activate(normed, switches.activation)
-    return torch.addcmul(candidate, update, hidden - candidate), own
+    moved = torch.addcmul(candidate, update, hidden - candidate)
+    log_lik = log_likelihood(moved, weights.observation, x_observed)
+    return filter_update(state, moved, None, log_lik, uniforms, switches, own, valid)
 
 
 def _blocks(

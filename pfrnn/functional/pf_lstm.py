@@ -7,12 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.arguments import check_in_step, check_switches
-from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
-from pfrnn.functional.fused import fusable
-from pfrnn.functional.fused_lstm import fused_lstm_update
+from pfrnn.functional.batch_norm import apply_batch_norm
 from pfrnn.functional.linear import activate, split, tanh
-from pfrnn.functional.transition import add_noise, observe_and_resample, particle_product
+from pfrnn.functional.transition import (
+    add_noise,
+    filter_update,
+    log_likelihood,
+    particle_product,
+)
 from pfrnn.functional.types import FilterSwitches, PFState, StepInfo
 
 
@@ -53,8 +55,8 @@ def pf_lstm_step(
         projected: (..., N, 5H + 1), the input's share of the five blocks and of f_obs, biases
             included.
         noise: standard normal, (..., N, K, H); None means no noise.
-        uniforms: (..., N, K) in [0, 1), not looked at (:func:`run_pf` does for all steps at once);
-            may be None without resampling.
+        uniforms: (..., N, K) in [0, 1), others count as the nearest in it; may be None without
+            resampling.
         weights: see :class:`PFLSTMWeights`.
         switches: static choices.
         statistics: batch-norm mean and variance (evaluation); None takes the step's own.
@@ -64,50 +66,31 @@ def pf_lstm_step(
         The new state and what happened (:class:`StepInfo`).
 
     Gradients:
-        Through everything but the choice of ancestors. Of first order, unless inside
-        :func:`twice_differentiable`.
+        Through everything but the choice of ancestors.
 
     Raises:
-        TypeError: switches of the wrong type.
-        ConfigError: switches out of range, or no uniforms where particles are resampled.
+        ConfigError: no uniforms where particles are resampled.
         ValueError: a state without a cell.
     """
-    check_in_step(switches, check_switches)
     if state.cell is None:
         raise ValueError("a PF-LSTM state needs a cell tensor, got None")
-    x_blocks, x_observed = split(projected, (5 * state.hidden.shape[-1], 1))
-    hidden, cell, own = _update(
-        state.hidden, state.cell, x_blocks, noise, weights, switches, statistics, valid
-    )
-    return observe_and_resample(
-        state, hidden, cell, x_observed, weights.observation, uniforms, switches, own, valid
-    )
-
-
-def _update(
-    hidden: Tensor,
-    cell: Tensor,
-    x_blocks: Tensor,
-    noise: Tensor | None,
-    weights: PFLSTMWeights,
-    switches: FilterSwitches,
-    statistics: tuple[Tensor, Tensor] | None,
-    valid: Tensor | None,
-) -> tuple[Tensor, Tensor, Statistics | None]:
-    """Update the memory of every particle: new hidden, new cell, statistics of the step."""
-    recurrent, gain, shift = weights.recurrent, weights.norm_gain, weights.norm_shift
-    if noise is not None and fusable(hidden, noise, cell, x_blocks, recurrent, gain, shift):
-        return fused_lstm_update(
-            hidden, cell, x_blocks, noise, recurrent, gain, shift, switches, statistics, valid
-        )
-    size = hidden.shape[-1]
-    blocks = particle_product(hidden, recurrent) + x_blocks.unsqueeze(-2)
+    size = state.hidden.shape[-1]
+    x_blocks, x_observed = split(projected, (5 * size, 1))
+    blocks = particle_product(state.hidden, weights.recurrent) + x_blocks.unsqueeze(-2)
     raw_gates, raw, raw_scale = split(blocks, (3 * size, size, size))
     gate_in, forget, out = split(torch.sigmoid(raw_gates), (size, size, size))
     noisy = add_noise(raw, raw_scale, noise, switches.noise_scale)
     normed, own = apply_batch_norm(
-        noisy, gain, shift, switches.batch_norm, switches.norm_eps, statistics, valid
+        noisy,
+        weights.norm_gain,
+        weights.norm_shift,
+        switches.batch_norm,
+        switches.norm_eps,
+        statistics,
+        valid,
     )
     candidate = activate(normed, switches.activation)
-    new_cell = torch.addcmul(forget * cell, gate_in, candidate)
-    return out * tanh(new_cell), new_cell, own
+    cell = torch.addcmul(forget * state.cell, gate_in, candidate)
+    hidden = out * tanh(cell)
+    log_lik = log_likelihood(hidden, weights.observation, x_observed)
+    return filter_update(state, hidden, cell, log_lik, uniforms, switches, own, valid)

@@ -4,28 +4,23 @@ The regression likelihood of the paper, p(y | particle) proportional to exp(-|y 
 Laplace density around each particle's prediction (in standardised units, scale 1). The predictive
 distribution is therefore a mixture of Laplace densities; with scale 0 it is the particles alone,
 whose intervals speak of the model's uncertainty about the mean and leave out the noise of y.
+
+All functions here normalise the log-weights that they are given.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import (
-    check_level,
-    check_not_negative,
-    check_positive,
-    wrong_type,
-)
+from pfrnn.functional.arguments import check_level, check_number, check_positive
 from pfrnn.functional.belief import quantiles
-from pfrnn.functional.weights import LOG_ZERO, lift
-
-# Halvings of the bracket: 2**-60 of its width is below a double's resolution.
-_HALVINGS = 60
+from pfrnn.functional.weights import normalize
 
 
 class Interval(NamedTuple):
@@ -60,24 +55,20 @@ def mixture_cdf(y: Tensor, predictions: Tensor, log_weights: Tensor, scale: floa
     Args:
         y: (...).
         predictions: (..., K), each particle's scalar prediction.
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised here.
         scale: of every Laplace density, above 0, in the predictions' unit.
 
     Returns:
         (...), in [0, 1].
 
     Raises:
-        TypeError: ``scale`` is no number.
+        TypeError: ``scale`` is not a number.
         ConfigError: ``scale`` is not above 0.
     """
     check_positive("scale", scale)
-    return _mixture_cdf(y, predictions, log_weights, scale)
-
-
-def _mixture_cdf(y: Tensor, predictions: Tensor, log_weights: Tensor, scale: float) -> Tensor:
     z = (y.unsqueeze(-1) - predictions) / scale
     half = 0.5 * torch.exp(-z.abs())
-    return (log_weights.exp() * torch.where(z > 0, 1.0 - half, half)).sum(-1)
+    return (normalize(log_weights).exp() * torch.where(z > 0, 1.0 - half, half)).sum(-1)
 
 
 def predictive_quantile(
@@ -87,7 +78,7 @@ def predictive_quantile(
 
     Args:
         predictions: (..., K), each particle's scalar prediction.
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised here.
         level: in (0, 1).
         scale: of the Laplace densities; 0 takes the particles alone.
 
@@ -98,27 +89,10 @@ def predictive_quantile(
         None.
 
     Raises:
-        TypeError: ``level`` or ``scale`` is no number.
+        TypeError: ``level`` or ``scale`` is not a number.
         ConfigError: ``level`` outside (0, 1), or ``scale`` below 0.
     """
-    check_level("level", level)
-    check_not_negative("scale", scale)
-    with torch.no_grad():
-        log_weights = lift(log_weights).clamp(min=LOG_ZERO)
-        if scale == 0.0:
-            wanted = torch.tensor([level], device=predictions.device, dtype=predictions.dtype)
-            return quantiles(predictions, log_weights, wanted).squeeze(-1)
-        # The mixture's quantile lies between its components' smallest and largest.
-        tail = torch.tensor(2.0 * min(level, 1.0 - level), dtype=predictions.dtype).log()
-        shift = float(tail) * scale * (1.0 if level < 0.5 else -1.0)
-        low = predictions.amin(-1) + shift
-        high = predictions.amax(-1) + shift
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            below = _mixture_cdf(middle, predictions, log_weights, scale) < level
-            low = torch.where(below, middle, low)
-            high = torch.where(below, high, middle)
-        return 0.5 * (low + high)
+    return _quantiles(predictions, log_weights, [level], scale)[..., 0]
 
 
 def predictive_interval(
@@ -128,20 +102,15 @@ def predictive_interval(
 
     Args:
         predictions: (..., K), each particle's scalar prediction.
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised here.
         level: in (0, 1).
         scale: of the Laplace density around each prediction: 1 in standardised units is the
             model that the ELBO trains; 0 leaves out the noise of y.
 
+    Gradients and errors: as :func:`predictive_quantile`.
+
     Returns:
         Lower and upper bound, (...) each.
-
-    Gradients:
-        None.
-
-    Raises:
-        TypeError: ``level`` or ``scale`` is no number.
-        ConfigError: ``level`` outside (0, 1), or ``scale`` below 0.
 
     Example:
         >>> one = predictive_interval(torch.zeros(1), torch.zeros(1), 0.5)
@@ -149,20 +118,39 @@ def predictive_interval(
         0.6931
     """
     check_level("level", level)
-    check_not_negative("scale", scale)
     tail = 0.5 * (1.0 - level)
-    return Interval(
-        predictive_quantile(predictions, log_weights, tail, scale),
-        predictive_quantile(predictions, log_weights, 1.0 - tail, scale),
-    )
+    return Interval(*_quantiles(predictions, log_weights, [tail, 1.0 - tail], scale).unbind(-1))
 
 
-def _listed(levels: Any) -> Sequence[float]:
-    """Return probabilities as a sequence; a tensor and an array of one axis are one."""
-    listed = levels.tolist() if hasattr(levels, "tolist") else levels
-    if not isinstance(listed, Sequence) or isinstance(listed, str):
-        raise wrong_type("levels", "a sequence of numbers in (0, 1)", levels)
-    return listed
+@torch.no_grad()
+def _quantiles(
+    predictions: Tensor, log_weights: Tensor, levels: Sequence[float], scale: float
+) -> Tensor:
+    """Return quantiles (..., Q) of the mixture, in closed form, computed in double precision.
+
+    Between neighbouring predictions the distribution function is A + (exp(R + z) - exp(L - z)) / 2
+    at y = z scale: A is the weight on the left, L and R are the logs of the sums of
+    w exp(x / scale) on the left and of w exp(-x / scale) on the right. A quadratic in exp(z).
+    """
+    for level in levels:
+        check_level("level", level)
+    check_number("scale", scale, "a number, 0 or more", lambda x: 0 <= x < math.inf)
+    wanted = torch.tensor(levels, device=predictions.device, dtype=torch.float64)
+    if scale == 0:
+        return quantiles(predictions, log_weights, wanted)
+    z, index = (predictions.double() / scale).sort(dim=-1)
+    log_w = normalize(log_weights.double()).gather(-1, index)
+    nothing = torch.full_like(z[..., :1], -torch.inf)
+    weight = torch.cat([torch.zeros_like(nothing), log_w.exp().cumsum(-1)], -1)
+    left = torch.cat([nothing, torch.logcumsumexp(log_w + z, -1)], -1)
+    right = torch.cat([nothing, torch.logcumsumexp((log_w - z).flip(-1), -1)], -1).flip(-1)
+    at = weight[..., 1:] + 0.5 * ((right[..., 1:] + z).exp() - (left[..., 1:] - z).exp())
+    place = (at.unsqueeze(-1) < wanted).sum(-2)
+    above, left, right = (one.gather(-1, place) for one in (weight, left, right))
+    above = above - wanted
+    root = (above.square() + (left + right).exp()).sqrt().clamp(min=1e-300)
+    found = torch.where(above > 0, left - (above + root).log(), (root - above).log() - right)
+    return (found * scale).to(predictions.dtype)
 
 
 def coverage(
@@ -177,7 +165,7 @@ def coverage(
 
     Args:
         predictions: (..., K), each particle's scalar prediction.
-        log_weights: (..., K), normalised.
+        log_weights: (..., K), normalised here.
         target: (...).
         levels: nominal probabilities, in (0, 1): a sequence, a tensor (Q,) or an array.
         scale: of the Laplace densities; 0 takes the particles alone.
@@ -187,24 +175,20 @@ def coverage(
         One entry a level, float64 on the CPU.
 
     Raises:
-        TypeError: ``levels`` is no sequence of numbers, or ``scale`` no number.
+        TypeError: a level or ``scale`` is not a number.
         ConfigError: no target counts, a level outside (0, 1), or ``scale`` below 0.
     """
-    levels = _listed(levels)
-    for level in levels:
-        check_level("levels", level)
-    check_not_negative("scale", scale)
+    nominal = torch.as_tensor(levels, dtype=torch.float64, device="cpu")
     keep = torch.ones_like(target, dtype=torch.bool) if mask is None else mask
     count = int(keep.sum())
     if count == 0:
         raise ConfigError("coverage: expected at least one target, got none (the mask is empty)")
     shares, widths = [], []
-    for level in levels:
+    for level in nominal.tolist():
         lower, upper = predictive_interval(predictions, log_weights, level, scale)
         inside = (target >= lower) & (target <= upper)
         shares.append(inside[keep].double().mean())
         widths.append((upper - lower)[keep].double().mean())
-    nominal = torch.tensor(levels, dtype=torch.float64)
     share = torch.stack(shares).cpu()
     deviations = (share - nominal) / (nominal * (1 - nominal) / count).sqrt()
     return Coverage(nominal, share, torch.stack(widths).cpu(), deviations, count)

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pfrnn.functional.arguments import check_in_step, check_rnn_switches
 from pfrnn.functional.batch_norm import Statistics, apply_batch_norm
 from pfrnn.functional.linear import activate, affine, split, tanh
 from pfrnn.functional.sequence import Given, at_step, check_lengths, pooled_statistics, time_slices
-from pfrnn.functional.shapes import check_rnn_inputs
 from pfrnn.functional.types import RNNInfo, RNNOutput, RNNState, RNNSwitches
 
 
@@ -72,11 +70,8 @@ def lstm_step(
         The new state, and the step's batch-norm statistics (:class:`RNNInfo`).
 
     Raises:
-        TypeError: switches of the wrong type.
-        ConfigError: switches out of range.
         ValueError: a state without a cell.
     """
-    check_in_step(switches, check_rnn_switches)
     if state.cell is None:
         raise ValueError("an LSTM state needs a cell tensor, got None")
     blocks = affine(state.hidden, weights.recurrent) + projected
@@ -111,12 +106,7 @@ def gru_step(
 
     Returns:
         The new state, and the step's batch-norm statistics (:class:`RNNInfo`).
-
-    Raises:
-        TypeError: switches of the wrong type.
-        ConfigError: switches out of range.
     """
-    check_in_step(switches, check_rnn_switches)
     hidden = state.hidden
     size = hidden.shape[-1]
     x_gates, x_candidate = split(projected, (2 * size, size))
@@ -194,13 +184,10 @@ def run_rnn(
         See :class:`RNNOutput`: hidden (T, ..., N, H) and the state after the last step.
 
     Raises:
-        TypeError: switches of the wrong type.
-        ConfigError: T is 0, ``bptt`` is no whole number from 1, or switches out of range.
-        ValueError: shapes that don't fit each other.
+        ConfigError: T is 0, or ``bptt`` is not an int of at least 1.
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
-    check_rnn_inputs(projected, state, valid)
     inputs, masks = time_slices(projected, steps), time_slices(valid, steps)
     hidden, infos = [], []
     for t in range(steps):

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import check_flag
+from pfrnn.functional.arguments import check_count
 from pfrnn.functional.batch_norm import pool
-from pfrnn.functional.belief import mean_particle
+from pfrnn.functional.belief import weighted_mean
 from pfrnn.functional.linear import affine
 from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout, StepInfo
-from pfrnn.functional.uniforms import check_uniforms
 
 Step = Callable[..., tuple[PFState, StepInfo]]
 Given = tuple[Tensor, Tensor]
@@ -39,7 +38,6 @@ def run_pf(
     belief: bool = False,
     readout: Readout | None = None,
     extras: bool = True,
-    trusted: bool = False,
 ) -> FilterOutput:
     """Run a particle filter RNN over T steps.
 
@@ -60,8 +58,6 @@ def run_pf(
         readout: a linear head, whose outputs for every particle are returned (``read``).
         extras: whether what no training step reads is computed too: the pooled statistics (else
             None) and, by a fast loop, the final cell (else None) and ancestors of type int64.
-        trusted: whether the uniforms' values needn't be looked at: the caller has drawn them. A
-            training step, which must never wait for a device, says so.
 
     Returns:
         See :class:`FilterOutput`.
@@ -70,32 +66,19 @@ def run_pf(
         None: noise and uniforms are given.
 
     Raises:
-        TypeError: one of the four flags is no bool, ``valid`` isn't of bool, or switches of the
-            wrong type.
-        ConfigError: T is 0, bptt is no whole number from 1, or switches out of range.
-        ValueError: shapes that don't fit each other, or uniforms outside [0, 1) (looked at on the
-            CPU in eager mode; elsewhere they are taken as the nearest in it).
+        ConfigError: T is 0, or bptt is not an int of at least 1.
+        ValueError: shapes that don't fit each other.
     """
     steps = projected.shape[0]
     check_lengths(steps, bptt)
-    for name, flag in (
-        ("particles", particles),
-        ("belief", belief),
-        ("extras", extras),
-        ("trusted", trusted),
-    ):
-        check_flag(name, flag)
     check_inputs(projected, state, noise, uniforms, valid)
-    if not trusted:
-        check_uniforms(uniforms)
     inputs = time_slices(projected, steps)
     noises, draws = time_slices(noise, steps), time_slices(uniforms, steps)
     masks = time_slices(valid, steps)
-    dtype = projected.dtype
     hidden, weight_list, means, infos = [], [], [], []
     for t in range(steps):
         if bptt is not None and t > 0 and t % bptt == 0:
-            state = detach(state)
+            state = state.detach()
         state, info = step(
             state,
             inputs[t],
@@ -111,8 +94,8 @@ def run_pf(
         if particles or readout is not None:
             hidden.append(state.hidden)
         if belief:
-            mean = mean_particle(state.hidden, state.log_weights)
-            means.append(mean if mean.dtype == dtype else mean.to(dtype))
+            mean = weighted_mean(state.hidden, state.log_weights.exp())
+            means.append(mean.to(projected.dtype))
     states = torch.stack(hidden) if hidden else None
     return FilterOutput(
         states if particles else None,
@@ -142,12 +125,11 @@ def time_slices(x: Tensor | None, steps: int) -> Sequence[Any]:
 
 
 def check_lengths(steps: int, bptt: int | None) -> None:
-    """Refuse an empty sequence and a truncation below one step."""
+    """Raise for an empty sequence and for a truncation below one step."""
     if steps == 0:
         raise ConfigError("expected a sequence of at least one step, got 0 steps")
-    whole = isinstance(bptt, int) and not isinstance(bptt, bool)
-    if bptt is not None and (not whole or bptt < 1):
-        raise ConfigError(f"bptt: expected a whole number of steps from 1 (or None), got {bptt!r}")
+    if bptt is not None:
+        check_count("bptt", bptt)
 
 
 def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:
@@ -155,11 +137,6 @@ def at_step(statistics: Given | None, t: int, lead: int) -> Given | None:
     if statistics is None or statistics[0].dim() == lead + 1:
         return statistics
     return statistics[0][t], statistics[1][t]
-
-
-def detach(state: PFState) -> PFState:
-    """Cut the gradient of a carried state."""
-    return state.detach()
 
 
 def pooled_statistics(infos: list[Any], pooled: bool = True) -> Pooled:

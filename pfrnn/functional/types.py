@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from pfrnn.functional.state import PFState as PFState
+
 
 class FilterSwitches(NamedTuple):
     """Static choices of the filter; hashable, so a compiled step may be cached by them.
@@ -39,29 +41,6 @@ class FilterSwitches(NamedTuple):
     norm_eps: float = 1e-5
     gru_noise: str = "hidden"
     reset_after: bool = False
-
-
-class PFState(NamedTuple):
-    """The weighted particles after a step.
-
-    ``state.detach()`` forgets the history, as one detaches torch.nn.LSTM's pair. ``tuple(state)``
-    holds tensors alone (and None), which ``torch.load(..., weights_only=True)`` takes, and a layer
-    as ``hx``.
-
-    Attributes:
-        hidden: (..., N, K, H).
-        cell: (..., N, K, H); None for PF-GRU.
-        log_weights: (..., N, K), normalised over K.
-    """
-
-    hidden: Tensor
-    cell: Tensor | None
-    log_weights: Tensor
-
-    def detach(self) -> PFState:
-        """Return the state without its history: gradients don't go further back."""
-        cell = None if self.cell is None else self.cell.detach()
-        return PFState(self.hidden.detach(), cell, self.log_weights.detach())
 
 
 class StepInfo(NamedTuple):

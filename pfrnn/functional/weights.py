@@ -7,9 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import check_count, is_whole, wrong_type
-
 # A weight of exactly zero is carried as this log-weight: exp() of it is 0 in every float type, and
 # sums and differences of it stay finite, so that a set of particles that all have weight zero
 # becomes uniform instead of NaN, and no gradient multiplies 0 by infinity.
@@ -51,17 +48,7 @@ def uniform_log_weights(
         *shape: of the result; its last axis is K, at least 1.
         device: of the result.
         dtype: of the result.
-
-    Raises:
-        TypeError: a size that is no whole number.
-        ConfigError: no axis, or K below 1.
     """
-    if not shape:
-        raise ConfigError("shape: expected (..., K), got no axis")
-    for size in shape:
-        if not is_whole(size):
-            raise wrong_type("shape", "whole numbers (..., K)", size)
-    check_count("K, the shape's last axis", shape[-1])
     return torch.full(shape, -math.log(shape[-1]), device=device, dtype=dtype)
 
 
@@ -69,25 +56,29 @@ def effective_sample_size(log_weights: Tensor) -> Tensor:
     """Return 1 / sum of squared weights, in [1, K] (Kong, Liu and Wong 1994).
 
     Args:
-        log_weights: (..., K), normalised; half precision is lifted to float32.
+        log_weights: (..., K), normalised here; half precision is lifted to float32.
 
     Returns:
         (...).
 
     Example:
-        >>> effective_sample_size(uniform_log_weights(4))
+        >>> effective_sample_size(torch.zeros(4))
         tensor(4.)
     """
-    log_weights = lift(log_weights)
-    return log_weights.exp().square().sum(-1).reciprocal().clamp(1.0, float(log_weights.shape[-1]))
+    return ess_of(normalize(log_weights).exp())
+
+
+def ess_of(weights: Tensor) -> Tensor:
+    """Return the effective sample size of weights (..., K) that sum to 1."""
+    return weights.square().sum(-1).reciprocal().clamp(1.0, float(weights.shape[-1]))
 
 
 def entropy(log_weights: Tensor) -> Tensor:
     """Return the entropy of the weights in nats, in [0, log K].
 
     Args:
-        log_weights: (..., K), normalised; a weight of 0 contributes 0; half precision is lifted to
-            float32.
+        log_weights: (..., K), normalised here; a weight of 0 contributes 0; half precision is
+            lifted to float32.
 
     Returns:
         (...).
@@ -96,5 +87,5 @@ def entropy(log_weights: Tensor) -> Tensor:
         >>> entropy(torch.tensor([0.0, float("-inf")])).item()
         0.0
     """
-    log_weights = lift(log_weights).clamp(min=LOG_ZERO)
+    log_weights = normalize(log_weights)
     return (log_weights.exp() * -log_weights).sum(-1)

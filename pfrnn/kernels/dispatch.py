@@ -191,8 +191,8 @@ def _fused(precision: str) -> Choice:
 
 def _compiled(problem: Problem, why: str) -> Choice:
     step = torch.compile(problem.step, dynamic=False)
-    return Choice("compiled", why, functools.partial(run_pf, step, trusted=True))
+    return Choice("compiled", why, functools.partial(run_pf, step))
 
 
 def _plain(problem: Problem, why: str) -> Choice:
-    return Choice("plain", why, functools.partial(run_pf, problem.step, trusted=True))
+    return Choice("plain", why, functools.partial(run_pf, problem.step))

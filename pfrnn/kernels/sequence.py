@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrnn.functional.batch_norm import pool
-from pfrnn.functional.belief import mean_particle
+from pfrnn.functional.belief import weighted_mean
 from pfrnn.functional.sequence import check_lengths, read_particles
 from pfrnn.functional.shapes import check_inputs
 from pfrnn.functional.types import FilterOutput, FilterSwitches, PFState, Readout
@@ -134,7 +134,7 @@ def run_pf_fused(
         saved.ess.transpose(0, 1),
         final,
         *pooled,
-        mean_particle(hidden, log_weights) if belief else None,
+        weighted_mean(hidden, log_weights.exp()) if belief else None,
         read,
     )
 

@@ -1,11 +1,10 @@
-"""Layers: PFLSTM, PFGRU, their cells and states; experiment networks."""
+"""Layers: PFLSTM, PFGRU, their cells and states."""
 
+from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.cells import PFGRUCell, PFLSTMCell
 from pfrnn.nn.convert import copy_rnn_weights
-from pfrnn.nn.layers import PFGRU, PFLSTM, Filtered
 from pfrnn.nn.options import PRESETS, CellOptions
-from pfrnn.nn.plain import GRUCell, LSTMCell
-from pfrnn.nn.state import FilterOutput, PFState, RNNOutput, RNNState
+from pfrnn.nn.rnn import PFGRU, PFLSTM, Filtered
 
 __all__ = [
     "PFGRU",
@@ -14,12 +13,8 @@ __all__ = [
     "CellOptions",
     "FilterOutput",
     "Filtered",
-    "GRUCell",
-    "LSTMCell",
     "PFGRUCell",
     "PFLSTMCell",
     "PFState",
-    "RNNOutput",
-    "RNNState",
     "copy_rnn_weights",
 ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from pfrnn.functional.arguments import check_flag, check_tensor
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
 from pfrnn.functional.sequence import Step, run_pf
 from pfrnn.functional.types import FilterOutput, PFState
-from pfrnn.nn.arguments import check_particles
-from pfrnn.nn.inputs import check_input, check_kind, check_place, check_run, check_units
+from pfrnn.nn.checkpointing import run_in_pieces
+from pfrnn.nn.inputs import check_input
 from pfrnn.nn.parameters import ParticleParameters
 
 
@@ -27,17 +26,13 @@ def compiled(step: Step, backend: str) -> Step:
 class ParticleCell(ParticleParameters):
     """A cell that runs; use :class:`PFLSTMCell` or :class:`PFGRUCell`.
 
-    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
     """
 
     step: Step
     # Backend of torch.compile for the step, or None. Compiling the step rather than the whole
     # layer takes seconds instead of minutes, and serves sequences of every length.
     compile_backend: str | None = None
-
-    def _chosen_step(self) -> Step:
-        step = type(self).step
-        return step if self.compile_backend is None else compiled(step, self.compile_backend)
 
     def unroll(
         self,
@@ -52,6 +47,7 @@ class ParticleCell(ParticleParameters):
         particles: bool = True,
         belief: bool = False,
         update: bool = True,
+        checkpoint_every: int | None = None,
     ) -> FilterOutput:
         """Run the filter over a sequence.
 
@@ -66,6 +62,9 @@ class ParticleCell(ParticleParameters):
             particles: return the particles of all steps.
             belief: return the mean particle of all steps.
             update: in training, move the running statistics (once).
+            checkpoint_every: keep the states between pieces of so many steps only, and compute the
+                pieces again in the backward pass: less memory for a third more time. With ``bptt``
+                a multiple of it.
 
         Returns:
             See :class:`FilterOutput`; ``belief`` is None unless asked for.
@@ -75,40 +74,32 @@ class ParticleCell(ParticleParameters):
             a new state with ``initial_state="uniform"``.
 
         Raises:
-            TypeError: the state is no PFState, or another argument of the wrong type.
-            ConfigError: T is 0, ``bptt`` is no whole number from 1, or the cell can't take
-                ``num_particles``.
-            RuntimeError: ``num_particles`` is not the given state's number; another number of
-                features or units, or another device than the weights'.
-            ValueError: tensors that don't fit each other, another dtype than the weights', or
-                uniforms outside [0, 1) (looked at on the CPU in eager mode).
+            ConfigError: T is 0, ``bptt`` or ``checkpoint_every`` is not an int of at least 1, or
+                the cell can't take the number of particles.
+            RuntimeError: another number of features.
+            ValueError: tensors that don't fit each other, or another dtype than the weights'.
         """
-        name, like = type(self).__name__, self.weight_observation
-        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
-        if state is not None:
-            self._check_state(state, num_particles)
-        check_tensor("noise", noise, "(T, ..., N, K, H)")
-        check_tensor("uniforms", uniforms, "(T, ..., N, K)")
-        check_kind("noise", noise, like)
-        if uniforms is not None:
-            check_place("uniforms", uniforms, like)
-        check_flag("update", update)
+        check_input(x, self.input_size, self.weight_observation)
         steps, sequences = x.shape[0], x.shape[-2]
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
             x = torch.where(valid.unsqueeze(-1), x, 0.0)
         if state is None:
             state = self.initial_state(sequences, num_particles)
-        count = self._particles(state.hidden.shape[-2])
-        own = uniforms is None
-        if noise is None or (own and self.options.resampling != "none"):
+        count = self.particles_for(state.hidden.shape[-2])
+        if noise is None or (uniforms is None and self.options.resampling != "none"):
             drawn = self.draw(steps, sequences, count)
             noise = drawn[0] if noise is None else noise
-            uniforms = drawn[1] if own else uniforms
+            uniforms = drawn[1] if uniforms is None else uniforms
         learn = self.running is not None and self.training
         given = None if self.running is None or learn else self.running.given(steps)
-        output = run_pf(
-            self._chosen_step(),
+        step = type(self).step
+        if self.compile_backend is not None:
+            step = compiled(step, self.compile_backend)
+        run: Any = functools.partial(run_pf, step)
+        if checkpoint_every is not None:
+            run = functools.partial(run_in_pieces, run, checkpoint_every)
+        output: FilterOutput = run(
             self.project(x),
             state,
             noise,
@@ -120,7 +111,6 @@ class ParticleCell(ParticleParameters):
             bptt=bptt,
             particles=particles,
             belief=belief,
-            trusted=own,
         )
         if self.running is not None and learn and update:
             self.running.update(output)
@@ -152,28 +142,17 @@ class ParticleCell(ParticleParameters):
             As :meth:`unroll`.
 
         Raises:
-            TypeError: the state is no PFState, or another argument no tensor.
-            ValueError: x is neither 1-D nor 2-D; uniforms outside [0, 1), as :meth:`unroll`.
+            ValueError: x is neither 1-D nor 2-D, or tensors that don't fit each other.
             RuntimeError: x has another number of features.
         """
-        name = type(self).__name__
-        if state is not None:
-            self._check_state(state, None)
-        check_input(x, name, "a Tensor")
-        check_tensor("noise", noise, "(N, K, H)")
-        check_tensor("uniforms", uniforms, "(N, K)")
         if x.dim() not in (1, 2):
+            name = type(self).__name__
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead")
-        if x.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"input has inconsistent input_size: got {x.shape[-1]} expected {self.input_size}"
-            )
         alone = x.dim() == 1
         if alone:
-            x = x.unsqueeze(0)
+            x, noise, uniforms = (None if one is None else one.unsqueeze(0)
+                                  for one in (x, noise, uniforms))  # fmt: skip
             state = None if state is None else _map(state, lambda part: part.unsqueeze(0))
-            noise = None if noise is None else noise.unsqueeze(0)
-            uniforms = None if uniforms is None else uniforms.unsqueeze(0)
         output = self.unroll(
             x.unsqueeze(0),
             state,
@@ -183,35 +162,18 @@ class ParticleCell(ParticleParameters):
         )
         return _map(output.final, lambda part: part.squeeze(0)) if alone else output.final
 
-    def _check_state(self, state: Any, num_particles: int | None) -> None:
-        if not isinstance(state, PFState):
-            raise TypeError(f"state should be a PFState, got: {type(state).__name__}")
-        if self.has_cell != (state.cell is not None):
-            raise ValueError(
-                f"Expected a state {'with' if self.has_cell else 'without'} a cell tensor; take "
-                "the state that this kind of cell returned"
-            )
-        for name, part in (("state.hidden", state.hidden), ("state.cell", state.cell)):
-            check_units(name, part, self.hidden_size, self.weight_observation)
-        if num_particles is not None:
-            check_particles(num_particles)
-            found = state.hidden.shape[-2]
-            if found != num_particles:
-                raise RuntimeError(
-                    f"Expected a state of num_particles={num_particles} particles, got {found}; "
-                    "leave num_particles out: a state has its own"
-                )
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 def _map(state: PFState, change: Any) -> PFState:
-    cell = None if state.cell is None else change(state.cell)
-    return PFState(change(state.hidden), cell, change(state.log_weights))
+    return PFState(*(None if part is None else change(part) for part in state))
 
 
 class PFLSTMCell(ParticleCell):
     """The PF-LSTM cell (the paper, section "PF-LSTMs and PF-GRUs").
 
-    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFLSTMCell(3, 8, num_particles=5)
@@ -236,7 +198,7 @@ class PFLSTMCell(ParticleCell):
 class PFGRUCell(ParticleCell):
     """The PF-GRU cell (the paper's appendix).
 
-    Arguments and reserved names: see :class:`pfrnn.nn.parameters.ParticleParameters`.
+    Arguments: see :class:`pfrnn.nn.parameters.ParticleParameters`.
 
     Example:
         >>> cell = PFGRUCell(3, 8, num_particles=5)

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import check_flag
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
-from pfrnn.nn.layers import ParticleLayer
+from pfrnn.nn.rnn import ParticleLayer
 
 # Where each of our blocks stands in torch's order (LSTM i f g o; GRU r z n).
 _LSTM_ORDER, _GRU_ORDER = (0, 1, 3, 2), (1, 0, 2)
@@ -27,18 +26,12 @@ def copy_rnn_weights(layer: ParticleLayer, rnn: nn.LSTM | nn.GRU, *, quiet: bool
         quiet: set the noise scale and f_obs to 0.
 
     Raises:
-        TypeError: ``layer`` is no PFLSTM or PFGRU, or ``quiet`` no bool.
         ConfigError: the two layers don't match.
     """
-    if not isinstance(layer, ParticleLayer):
-        raise TypeError(f"layer should be a PFLSTM or a PFGRU, got: {type(layer).__name__}")
-    check_flag("quiet", quiet)
-    for layer_index, module in enumerate(layer.cells):
-        if not isinstance(module, ParticleCell):
-            raise ConfigError(f"expected a particle cell, got {type(module).__name__}")
-        _check(layer, module, rnn)
+    for index, cell in enumerate(layer._cells()):
+        _check(layer, cell, rnn)
         with torch.no_grad():
-            _copy(module, rnn, layer_index, quiet)
+            _copy(cell, rnn, index, quiet)
 
 
 def _check(layer: ParticleLayer, cell: ParticleCell, rnn: nn.LSTM | nn.GRU) -> None:

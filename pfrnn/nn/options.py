@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.arguments import (
+    ACTIVATIONS,
+    GRU_NOISES,
+    METHODS,
+    MODES,
+    NOISE_SCALES,
     check_choice,
     check_count,
+    check_positive,
     check_share,
-    check_switches,
 )
 from pfrnn.functional.types import FilterSwitches
-from pfrnn.nn.settings import CHANGEABLE
 
 
 class CellOptions(NamedTuple):
@@ -61,19 +65,29 @@ class CellOptions(NamedTuple):
 
     def switches(self) -> FilterSwitches:
         """Return the static choices that a step reads."""
-        return FilterSwitches(
-            resampling=self.resampling,
-            alpha=self.alpha,
-            ess_threshold=self.ess_threshold,
-            noise_scale=self.noise_scale,
-            activation=self.activation,
-            batch_norm=self.batch_norm,
-            norm_eps=self.norm_eps,
-            gru_noise=self.gru_noise,
-            reset_after=self.reset_after,
-        )
+        return FilterSwitches(*(getattr(self, name) for name in FilterSwitches._fields))
 
 
+class Options(TypedDict, total=False):
+    """The fields of :class:`CellOptions` as keywords of a constructor, for type checkers."""
+
+    alpha: float
+    resampling: Literal["soft", "multinomial", "systematic", "none"]
+    ess_threshold: float | None
+    batch_norm: Literal["feature", "particle_slot", "none"]
+    activation: Literal["relu", "leaky_relu", "tanh"]
+    noise_scale: Literal["linear", "softplus"]
+    initial_state: Literal["zeros", "uniform"]
+    gate_features: int | None
+    gru_noise: Literal["hidden", "reset"]
+    reset_after: bool
+    statistics: Literal["pooled", "per_time"]
+    max_steps: int
+    momentum: float
+    norm_eps: float
+
+
+Fidelity = Literal["paper", "authors_code"]
 PRESETS: dict[str, CellOptions] = {
     "paper": CellOptions(),
     "authors_code": CellOptions(
@@ -85,9 +99,20 @@ PRESETS: dict[str, CellOptions] = {
         gru_noise="reset",
     ),
 }
+# What only the arithmetic of a step reads. Parameters and buffers follow from the others.
+CHANGEABLE = {
+    "alpha",
+    "resampling",
+    "ess_threshold",
+    "activation",
+    "noise_scale",
+    "initial_state",
+    "momentum",
+    "norm_eps",
+}
 
 
-def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
+def resolve(fidelity: str, explicit: Any) -> CellOptions:
     """Lay explicit options over a fidelity's preset and check them.
 
     Args:
@@ -95,71 +120,62 @@ def resolve(fidelity: str, explicit: dict[str, Any]) -> CellOptions:
         explicit: options by name.
 
     Raises:
-        TypeError: an option of the wrong type.
-        ConfigError: an unknown fidelity, option or choice, or a number out of its range.
+        TypeError: an unknown option, or one of the wrong type.
+        ConfigError: an unknown fidelity or choice, or a number out of its range.
     """
     check_choice("fidelity", fidelity, tuple(PRESETS))
     unknown = sorted(set(explicit) - set(CellOptions._fields))
     if unknown:
         known = ", ".join(CellOptions._fields)
-        raise ConfigError(f"unknown option {unknown[0]!r}; known options: {known}")
+        raise TypeError(f"unknown option {unknown[0]!r}; known options: {known}")
     options = PRESETS[fidelity]._replace(**explicit)
     check(options)
     return options
 
 
 def check(options: CellOptions) -> None:
-    """Refuse values outside an option's choices or range, and of another type.
+    """Raise for an option of the wrong type or out of range.
 
     Raises:
         TypeError: another type; it names the option, what was expected and what came.
         ConfigError: another value, likewise.
     """
-    check_switches(options.switches())
-    check_choice("initial_state", options.initial_state, ("zeros", "uniform"))
+    check_share("alpha", options.alpha)
+    check_share("momentum", options.momentum)
+    if options.ess_threshold is not None:
+        check_share("ess_threshold", options.ess_threshold)
+    check_positive("norm_eps", options.norm_eps)
+    check_count("max_steps", options.max_steps)
     if options.gate_features is not None:
         check_count("gate_features", options.gate_features)
-    check_choice("statistics", options.statistics, ("pooled", "per_time"))
-    check_count("max_steps", options.max_steps)
-    check_share("momentum", options.momentum)
+    for name, choices in (
+        ("resampling", METHODS),
+        ("batch_norm", MODES),
+        ("activation", ACTIVATIONS),
+        ("noise_scale", NOISE_SCALES),
+        ("initial_state", ("zeros", "uniform")),
+        ("gru_noise", GRU_NOISES),
+        ("statistics", ("pooled", "per_time")),
+    ):
+        check_choice(name, getattr(options, name), choices)
+    if options.reset_after and options.gru_noise == "reset":
+        raise ConfigError(
+            "reset_after leaves no reset hidden state for gru_noise='reset' to read; "
+            "take gru_noise='hidden'"
+        )
 
 
-def check_change(old: CellOptions, new: Any) -> None:
-    """Refuse options that a cell built with other ones can't take.
+def check_change(old: CellOptions, new: CellOptions) -> None:
+    """Raise for options that a cell built with other ones cannot take.
 
     Raises:
-        TypeError: ``new`` is no CellOptions, or has an option of the wrong type.
+        TypeError: an option of the wrong type.
         ConfigError: a value out of range, or one that the cell's parameters follow from.
     """
-    if not isinstance(new, CellOptions):
-        raise TypeError(
-            f"options should be a CellOptions, got: {type(new).__name__}; "
-            "take options._replace(alpha=...)"
-        )
     check(new)
-    for name, before, after in zip(CellOptions._fields, old, new, strict=True):
-        if name not in CHANGEABLE and before != after:
+    for name in CellOptions._fields:
+        if name not in CHANGEABLE and getattr(old, name) != getattr(new, name):
             raise ConfigError(
-                f"options: {name} can't change after construction from {before!r} to {after!r}, "
-                "for parameters or buffers follow from it; build a new module"
+                f"{name}: expected {getattr(old, name)!r}, from which parameters follow, got "
+                f"{getattr(new, name)!r}; build a new module"
             )
-
-
-def refuse_unsupported(bidirectional: Any, proj_size: Any) -> None:
-    """Take torch.nn.LSTM's defaults of what a particle filter doesn't have; refuse the rest."""
-    if not isinstance(bidirectional, bool):
-        raise TypeError(
-            f"bidirectional should be of type bool, got: {type(bidirectional).__name__}"
-        )
-    if bidirectional:
-        raise ValueError(
-            "bidirectional=True is not supported: a filter's belief at a step knows the past only; "
-            "run a second layer over the reversed sequence"
-        )
-    if isinstance(proj_size, bool) or not isinstance(proj_size, int):
-        raise TypeError(f"proj_size should be of type int, got: {type(proj_size).__name__}")
-    if proj_size != 0:
-        raise ValueError(
-            f"proj_size={proj_size} is not supported: particles keep their whole hidden state; "
-            "put a torch.nn.Linear on the output"
-        )

@@ -7,36 +7,23 @@ A cell is written for one model. Its methods read parameters of shape (in, out) 
 from __future__ import annotations
 
 import math
-import reprlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrnn.errors import ConfigError
-from pfrnn.functional.arguments import is_whole
 from pfrnn.functional.linear import LEAKY_SLOPE, affine
 from pfrnn.functional.types import FilterSwitches, PFState
 from pfrnn.functional.weights import uniform_log_weights
-from pfrnn.nn.arguments import check_cell, check_particles, check_sequences
-from pfrnn.nn.options import CellOptions, check_change, resolve
-from pfrnn.nn.settings import Settled
+from pfrnn.nn.inputs import check_particles, check_sizes
+from pfrnn.nn.options import CellOptions, Fidelity, Options, check_change, resolve
 from pfrnn.nn.statistics import RunningStatistics
 
 
-class ParticleParameters(Settled):
+class ParticleParameters(nn.Module):
     """What PF-LSTM and PF-GRU cells own: their parameters and what is derived from them.
-
-    After construction ``num_particles`` may be set (not with batch norm per particle slot), and
-    ``options`` within :meth:`options`; the other settings refuse a new value. The cells of a layer
-    share both, and refuse another value than the layer's: set the layer's.
-
-    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
-    ``hidden_size``, ``bias_enabled``, ``fidelity``, ``switches`` and the options' ``alpha``,
-    ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``, ``noise_scale``,
-    ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``, ``statistics``,
-    ``max_steps``, ``momentum`` and ``norm_eps``.
 
     Args:
         input_size: features of x, at least 1.
@@ -53,16 +40,11 @@ class ParticleParameters(Settled):
         Parameters are drawn from torch's default generator.
 
     Raises:
-        TypeError: an argument or an option of the wrong type.
+        TypeError: an argument or an option of the wrong type, or an unknown option.
         ValueError: a size below 1.
-        ConfigError: an unknown option or choice, or a number out of range.
+        ConfigError: an unknown choice, or a number out of range.
     """
 
-    _settled = frozenset(
-        ("input_size", "hidden_size", "bias_enabled", "fidelity", "switches", *CellOptions._fields)
-    )
-    # Kind of the layer that the cell is part of.
-    _layer: str | None = None
     blocks: int
     has_cell: bool
     weight_recurrent: nn.Parameter
@@ -74,45 +56,26 @@ class ParticleParameters(Settled):
         bias: bool = True,
         *,
         num_particles: int,
-        fidelity: str = "paper",
+        fidelity: Fidelity = "paper",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__()
-        check_cell(input_size, hidden_size, bias, dtype)
+        check_sizes(input_size, hidden_size, bias=bias)
         check_particles(num_particles)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias_enabled = bias
-        self._num_particles = num_particles
+        self.num_particles = num_particles
         self.fidelity = fidelity
         self._options = resolve(fidelity, options)
-        self._switches = self._options.switches()
         self._factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self._add_projection()
         self._add_recurrent()
         self.weight_observation = self._new(hidden_size)
         self._add_norm()
         self.reset_parameters()
-        self._built = True
-
-    @property
-    def num_particles(self) -> int:
-        """K of a state that the cell begins; a call may take another number.
-
-        Raises:
-            TypeError: set to what is no whole number.
-            ConfigError: set below 1, or to another number with batch norm per particle slot.
-            AttributeError: set to another number than that of the layer that the cell is part of.
-        """
-        return self._num_particles
-
-    @num_particles.setter
-    def num_particles(self, count: int) -> None:
-        count = self._fitting(count)
-        self._refuse_apart("num_particles", self._num_particles, count)
-        self._num_particles = count
 
     @property
     def options(self) -> CellOptions:
@@ -123,56 +86,22 @@ class ParticleParameters(Settled):
         ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
 
         Raises:
-            TypeError: set to what is no CellOptions, or has an option of the wrong type.
+            TypeError: an option of the wrong type.
             ConfigError: set to a value out of range, or another one that parameters follow from.
-            AttributeError: set to others than those of the layer that the cell is part of.
         """
         return self._options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
         check_change(self._options, options)
-        self._refuse_apart("options", self._options, options)
-        self._take_options(options)
-
-    def _take_options(self, options: CellOptions) -> None:
-        self._options, self._switches = options, options.switches()
+        self._options = options
         if self.running is not None:
             self.running.momentum = options.momentum
-
-    def _join(self, layer: str) -> None:
-        """Make the cell part of a layer, whose particles and options are then its own."""
-        self._layer = layer
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy of the cell alone belongs to no layer; a layer's copy takes its cells in again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_layer"}
-
-    def _follow(self, num_particles: int, options: CellOptions) -> None:
-        """Take what the cell's layer was set to.
-
-        Raises:
-            TypeError: what is no number of particles, or no CellOptions.
-            ConfigError: a value that the cell can't take; nothing has changed then.
-        """
-        count = self._fitting(num_particles)
-        check_change(self._options, options)
-        self._num_particles = count
-        self._take_options(options)
-
-    def _refuse_apart(self, name: str, present: Any, value: Any) -> None:
-        """Refuse what would set one cell of a layer apart: K and options are the layer's."""
-        if self._layer is not None and present != value:
-            raise AttributeError(
-                f"{type(self).__name__}.{name} can't change apart from its {self._layer}, whose "
-                f"cells share it, got {reprlib.repr(value)}; set it for all, layer.{name} = ..., "
-                "or set that of a copy (copy.deepcopy(cell)), which is no part of the layer"
-            )
 
     @property
     def switches(self) -> FilterSwitches:
         """The options that a step reads."""
-        return self._switches
+        return self._options.switches()
 
     def _new(self, *shape: int) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **self._factory))
@@ -214,7 +143,7 @@ class ParticleParameters(Settled):
         Randomness:
             From torch's default generator.
         """
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        bound = 1.0 / math.sqrt(self.hidden_size)
         for name, parameter in self.named_parameters():
             if name == "norm_gain":
                 nn.init.ones_(parameter)
@@ -223,7 +152,7 @@ class ParticleParameters(Settled):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
         if self.running is not None:
-            self.running.reset()
+            self.running.reset_running_stats()
 
     def weights(self) -> NamedTuple:
         """Return the weights that the step reads."""
@@ -261,26 +190,27 @@ class ParticleParameters(Settled):
             ``initial_state="uniform"`` draws from torch's default generator.
 
         Raises:
-            TypeError: a number that isn't whole.
+            TypeError: ``num_particles`` is not an int.
             ConfigError: ``num_particles`` is one that the cell can't take.
         """
-        check_sequences(sequences)
-        count = self._particles(num_particles)
+        count = self.particles_for(num_particles)
         like = self.weight_observation
         shape = (*like.shape[:-1], sequences, count, self.hidden_size)
         make = torch.zeros if self.options.initial_state == "zeros" else torch.rand
         made: dict[str, Any] = {"device": like.device, "dtype": like.dtype}
         hidden = make(shape, **made)
         cell = make(shape, **made) if self.has_cell else None
-        dtype = like.dtype if like.dtype == torch.float64 else torch.float32
-        log_weights = uniform_log_weights(*shape[:-1], device=like.device, dtype=dtype)
+        log_weights = uniform_log_weights(*shape[:-1], device=like.device, dtype=self._wide())
         return PFState(hidden, cell, log_weights)
 
-    def _particles(self, num_particles: int | None) -> int:
-        return self._fitting(self.num_particles if num_particles is None else num_particles)
+    def particles_for(self, num_particles: int | None) -> int:
+        """Return a call's number of particles, the cell's own when None.
 
-    def _fitting(self, count: int) -> int:
-        """Refuse a number of particles that the cell can't take."""
+        Raises:
+            TypeError: not an int.
+            ConfigError: below 1, or another than the cell's with batch norm per particle slot.
+        """
+        count = self.num_particles if num_particles is None else num_particles
         check_particles(count)
         if self.options.batch_norm == "particle_slot" and count != self.num_particles:
             raise ConfigError(
@@ -299,22 +229,17 @@ class ParticleParameters(Settled):
 
         Returns:
             noise (T, ..., N, K, H) and uniforms (T, ..., N, K), None without resampling.
-
-        Raises:
-            TypeError: a number that isn't whole.
-            ConfigError: ``count`` below 1, or ``sequences`` below 0.
         """
-        if not is_whole(steps):
-            raise TypeError(f"steps should be of type int, got: {type(steps).__name__}")
-        check_sequences(sequences)
-        check_particles(count)
         like = self.weight_observation
         shape = (steps, *like.shape[:-1], sequences, count)
         noise = torch.randn((*shape, self.hidden_size), device=like.device, dtype=like.dtype)
         if self.options.resampling == "none":
             return noise, None
-        dtype = like.dtype if like.dtype == torch.float64 else torch.float32
-        return noise, torch.rand(shape, device=like.device, dtype=dtype)
+        return noise, torch.rand(shape, device=like.device, dtype=self._wide())
+
+    def _wide(self) -> torch.dtype:
+        """Return the type of log-weights and uniforms: at least float32."""
+        return torch.promote_types(self.weight_observation.dtype, torch.float32)
 
     def extra_repr(self) -> str:
         """Return sizes, K and every option that differs from the paper's preset."""

@@ -1,24 +1,28 @@
-"""The states that layers and cells carry: tuples of the functional core."""
+"""A layer's states: what torch's tools must know of them, and how layers share them out."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.utils import _pytree
+from torch.utils.data._utils.collate import default_collate_fn_map
 
-from pfrnn.functional.types import FilterOutput, PFState, RNNOutput, RNNState, StepInfo
+from pfrnn.functional.types import PFState, RNNState
 from pfrnn.functional.weights import lift, uniform_log_weights
 
-__all__ = [
-    "FilterOutput",
-    "PFState",
-    "RNNOutput",
-    "RNNState",
-    "StepInfo",
-    "broadcast_state",
-    "layer_of",
-    "squeeze_batch",
-    "stack_layers",
-]
+
+def collate_states(batch: list[PFState], *, collate_fn_map: Any = None) -> PFState:
+    """Stack states for a DataLoader, as its default does with tuples; None stays None."""
+    parts = zip(*batch, strict=True)
+    return PFState(*(None if part[0] is None else torch.stack(part) for part in parts))
+
+
+# torch.load(..., weights_only=True), torch.export.save and a DataLoader take a state.
+torch.serialization.add_safe_globals([PFState])
+_pytree._register_namedtuple(PFState, serialized_type_name="pfrnn.PFState")
+default_collate_fn_map[PFState] = collate_states
 
 
 def broadcast_state(state: RNNState, num_particles: int) -> PFState:
@@ -42,21 +46,9 @@ def _spread(x: Tensor, num_particles: int) -> Tensor:
 
 def layer_of(state: PFState, layer: int) -> PFState:
     """Return one layer's state of (num_layers, ...)."""
-    cell = None if state.cell is None else state.cell[layer]
-    return PFState(state.hidden[layer], cell, state.log_weights[layer])
+    return PFState(*(None if part is None else part[layer] for part in state))
 
 
 def stack_layers(states: list[PFState]) -> PFState:
     """Return the layers' states as one, (num_layers, ...)."""
-    cells = [state.cell for state in states if state.cell is not None]
-    return PFState(
-        torch.stack([state.hidden for state in states]),
-        torch.stack(cells) if cells else None,
-        torch.stack([state.log_weights for state in states]),
-    )
-
-
-def squeeze_batch(state: PFState) -> PFState:
-    """Drop the batch axis of (num_layers, 1, ...)."""
-    cell = None if state.cell is None else state.cell.squeeze(1)
-    return PFState(state.hidden.squeeze(1), cell, state.log_weights.squeeze(1))
+    return collate_states(states)

@@ -11,8 +11,10 @@ from scipy import stats
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional import (
+    PFState,
     covariance,
     coverage,
+    effective_sample_size,
     entropy,
     mean_particle,
     mixture_cdf,
@@ -20,6 +22,7 @@ from pfrnn.functional import (
     predictive_interval,
     predictive_quantile,
     quantiles,
+    unnormalized_correction,
 )
 
 DOUBLE = torch.float64
@@ -104,6 +107,60 @@ def test_quantile_inverts_the_mixture(belief):
         y = predictive_quantile(particles[..., 0], log_w, level, 0.7)
         back = mixture_cdf(y, particles[..., 0], log_w, 0.7)
         torch.testing.assert_close(back, torch.full_like(back, level), rtol=0, atol=1e-9)
+
+
+def test_a_quantile_in_a_wide_gap_and_in_single_precision():
+    predictions = torch.tensor([0.0, 1e3, 1e3 + 1e-3])
+    for level in (1e-6, 0.2, 0.4, 0.6, 0.9, 1 - 1e-6):
+        y = predictive_quantile(predictions.double(), torch.zeros(3), level, 0.5)
+        back = mixture_cdf(y, predictions.double(), torch.zeros(3, dtype=DOUBLE), 0.5)
+        assert back.item() == pytest.approx(level, rel=1e-9)
+        assert predictive_quantile(predictions, torch.zeros(3), level, 0.5) == y.float()
+
+
+def test_unnormalised_weights_are_normalised():
+    raw = torch.arange(4.0)
+    values, w = torch.arange(4.0) ** 2, raw.log_softmax(-1)
+    for read in (
+        lambda log_w: mean_particle(values.unsqueeze(-1), log_w),
+        lambda log_w: covariance(values.unsqueeze(-1), log_w),
+        lambda log_w: quantiles(values, log_w, torch.tensor([0.3, 0.9])),
+        lambda log_w: modes(values.unsqueeze(-1), log_w, 1.0).mass,
+        lambda log_w: predictive_interval(values, log_w).upper,
+        lambda log_w: mixture_cdf(torch.tensor(3.0), values, log_w, 1.0),
+        entropy,
+        effective_sample_size,
+        lambda log_w: unnormalized_correction(log_w, torch.arange(4), 0.5),
+    ):
+        torch.testing.assert_close(read(raw), read(w))
+    assert mean_particle(torch.arange(4.0).unsqueeze(-1), raw).item() == pytest.approx(
+        2.4926, abs=1e-4
+    )
+
+
+def test_a_state_answers_for_its_belief(belief):
+    state = PFState(belief[0], None, belief[1] + 3.0)
+    torch.testing.assert_close(state.mean(), mean_particle(*belief))
+    torch.testing.assert_close(state.ess(), effective_sample_size(belief[1]))
+    levels = torch.tensor([0.2, 0.7], dtype=DOUBLE)
+    both = state.quantile(levels)
+    assert both.shape == (2, 2, 3, 4)
+    assert torch.equal(both[1], state.quantile(0.7))
+    want = quantiles(belief[0][1, 2, :, 3], belief[1][1, 2], levels)
+    assert torch.equal(both[:, 1, 2, 3], want)
+
+
+def test_a_sample_follows_the_weights():
+    """Counts of 30,000 draws by chi-square; false-alarm rate 1e-6."""
+    log_w = torch.tensor([[0.1, 0.2, 0.3, 0.4]], dtype=DOUBLE).log()
+    state = PFState(torch.arange(4.0).view(1, 4, 1), None, log_w + 5.0)
+    drawn = [state.sample(30_000, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert drawn[0].shape == (1, 30_000, 1)
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    counts = torch.bincount(drawn[0].flatten().long(), minlength=4).numpy()
+    assert stats.chisquare(counts, 30_000 * log_w[0].exp().numpy()).pvalue > 1e-6
+    assert stats.chisquare(counts, [7_500] * 4).pvalue < 1e-6  # equal weights are noticed
 
 
 def test_scale_zero_takes_particles_only(belief):

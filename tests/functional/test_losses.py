@@ -16,7 +16,6 @@ from pfrnn.functional import (
     prediction_loss,
     reduce_loss,
 )
-from pfrnn.functional.losses import safe_norm
 
 T, M, N, K, D, C = 4, 2, 3, 5, 2, 4
 DOUBLE = torch.float64
@@ -168,32 +167,6 @@ def test_a_mask_may_be_counted_before(data):
             assert torch.equal(reduce_loss(steps, counted, time, batch), expected)
 
 
-@pytest.mark.parametrize("permuted", [False, True])
-def test_one_coordinate_has_the_bits_of_a_sum_over_it(permuted):
-    """In memory of any order, which decides how later sums run."""
-    g = torch.Generator().manual_seed(1)
-    error = torch.randn(33, 3, 37, 5, 1, generator=g)
-    if permuted:
-        error = error.transpose(0, 1).contiguous().transpose(0, 1)
-    error[0] = 0.0
-    ends = []
-    for reduced in (safe_norm, by_sums):
-        leaf = error.clone().requires_grad_()
-        norm = reduced(leaf)
-        loss = norm.sum(0).sum(-1).sum(-1)
-        (gradient,) = torch.autograd.grad(loss, leaf, torch.ones_like(loss))
-        ends.append((norm, loss, gradient))
-    for found, expected in zip(*ends, strict=True):
-        assert torch.equal(found, expected)
-        assert found.stride() == expected.stride()
-
-
-def by_sums(error):
-    squared = error.square().sum(-1)
-    zero = squared == 0
-    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
-
-
 def test_a_masked_mean_over_time_by_hand():
     """Two sequences with one and two outputs of three steps, and one without any."""
     error = torch.tensor([[1.0, 2.0, 9.0], [9.0, 4.0, 9.0], [9.0, 9.0, 9.0]])
@@ -210,10 +183,10 @@ def test_a_masked_mean_over_time_by_hand():
 @pytest.mark.parametrize("name", ["time", "batch", "coordinates"])
 def test_an_unknown_reduction_is_no_sum(name):
     x = torch.zeros(3, 2, 1)
-    with pytest.raises(ConfigError, match=f"{name}: expected sum or mean, got 'avg'"):
+    with pytest.raises(ConfigError, match=f"{name}: expected one of sum, mean, got 'avg'"):
         prediction_loss(x, x, "regression", **{name: "avg"})
     if name != "coordinates":
-        with pytest.raises(ConfigError, match=f"{name}: expected sum or mean, got 'avg'"):
+        with pytest.raises(ConfigError, match=f"{name}: expected one of sum, mean, got 'avg'"):
             elbo_loss(x.unsqueeze(-2), x, "regression", **{name: "avg"})
 
 
@@ -251,12 +224,6 @@ def test_weights_that_change_compile_in_one_graph(dynamic):
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_weight_that_is_not_finite_is_refused(value):
-    with pytest.raises(ConfigError, match="beta: expected a finite number"):
-        combined_loss(torch.tensor(1.0), torch.tensor(1.0), 1.0, value)
-
-
 @pytest.mark.parametrize("form", ["joint", "per_coordinate"])
 @pytest.mark.parametrize("given", [math.nan, math.inf])
 def test_a_masked_target_moves_neither_loss_nor_gradient(data, form, given):
@@ -288,12 +255,3 @@ def test_masked_classes_may_be_anything(data):
     got = elbo_loss(data["particle_logits"], classes, "classification", mask=mask)
     expected = elbo_loss(data["particle_logits"], data["classes"], "classification", mask=mask)
     assert torch.equal(got, expected)
-
-
-@pytest.mark.parametrize("wrong", [-100, 99])
-def test_a_class_that_is_none_is_refused(data, wrong):
-    classes = data["classes"].clone()
-    classes.view(-1)[0] = wrong
-    for loss, logits in ((prediction_loss, "logits"), (elbo_loss, "particle_logits")):
-        with pytest.raises(ValueError, match=r"target: expected classes in \[0, .* by the mask"):
-            loss(data[logits], classes, "classification")

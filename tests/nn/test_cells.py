@@ -9,7 +9,8 @@ import torch
 from torch.func import functional_call, stack_module_state
 
 from pfrnn.errors import ConfigError
-from pfrnn.nn import GRUCell, LSTMCell, PFGRUCell, PFLSTMCell, PFState
+from pfrnn.nn import PFGRUCell, PFLSTMCell, PFState
+from pfrnn.study.train.plain import GRUCell, LSTMCell
 
 T, N, D, K, H = 6, 4, 3, 5, 8
 PF = [PFLSTMCell, PFGRUCell]
@@ -179,7 +180,6 @@ def test_number_of_particles():
         ({"alpha": 0.0}, r"alpha: expected a number in \(0, 1\], got 0.0"),
         ({"resampling": "sfot"}, "resampling: expected one of soft"),
         ({"fidelity": "papr"}, "fidelity: expected one of paper, authors_code"),
-        ({"noise": "x"}, "unknown option 'noise'"),
         ({"reset_after": True, "gru_noise": "reset"}, "no reset hidden state"),
         ({"ess_threshold": 1.5}, "ess_threshold"),
         ({"max_steps": 0}, "max_steps: expected at least 1"),
@@ -229,7 +229,7 @@ def test_default_generator_decides():
 def test_repr_names_what_is_unusual():
     text = repr(PFGRUCell(D, H, num_particles=K, alpha=0.3, bias=False))
     assert text == "PFGRUCell(\n  3, 8, num_particles=5, bias=False, alpha=0.3\n  " + (
-        "(running): RunningStatistics()\n)"
+        "(running): RunningStatistics(momentum=0.1)\n)"
     )
     assert "activation='relu'" in repr(LSTMCell(D, H, activation="relu"))
 

@@ -18,7 +18,7 @@ MODULES = [
 
 
 def test_examples_are_found() -> None:
-    assert {"pfrnn.nn.layers", "pfrnn.study.variants", "pfrnn.study.evaluate.statistics"} <= set(
+    assert {"pfrnn.nn.rnn", "pfrnn.study.variants", "pfrnn.study.evaluate.statistics"} <= set(
         MODULES
     )
 

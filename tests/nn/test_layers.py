@@ -296,11 +296,6 @@ def test_bptt_cuts_the_gradient():
     assert torch.any(x.grad[4] != 0)
 
 
-def test_repr():
-    text = repr(PFLSTM(D, H, 2, dropout=0.5, num_particles=K)).splitlines()[1]
-    assert text == "  3, 8, num_layers=2, dropout=0.5, num_particles=5, fidelity='paper'"
-
-
 @pytest.mark.parametrize("cls", LAYERS)
 def test_copies_and_what_lstm_code_asks_for(cls):
     layer = cls(D, H, 2, num_particles=K).eval()
@@ -331,3 +326,141 @@ def test_shapes_without_numbers():
     layer = PFLSTM(3, 8, num_particles=5).to("meta")
     output, _ = layer(torch.empty(7, 4, 3, device="meta"))
     assert output.shape == (7, 4, 8)
+
+
+def test_gradients_have_gradients():
+    for cls in LAYERS:
+        layer = cls(2, 3, num_particles=2, activation="tanh", dtype=torch.float64)
+        noise = torch.randn(1, 2, 2, 2, 3, dtype=torch.float64)
+        uniforms = torch.rand(1, 2, 2, 2, dtype=torch.float64)
+
+        def function(x, layer=layer, given={"noise": noise, "uniforms": uniforms}):  # noqa: B006
+            return layer(x, **given)[0].square().sum()
+
+        x = torch.randn(2, 2, 2, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradgradcheck(function, x)
+        layer.eval()
+        found = torch.autograd.functional.hessian(function, x.detach())
+        torch.testing.assert_close(found, torch.func.hessian(function)(x.detach()))
+        assert found.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_settings_set_later_are_those_of_a_layer_built_with_them(cls):
+    layer, other = cls(D, H, 2, num_particles=K), cls(D, H, 2, num_particles=9, alpha=0.9)
+    other.load_state_dict(layer.state_dict())
+    layer.num_particles, layer.options = 9, layer.options._replace(alpha=0.9)
+    x, outputs = torch.randn(T, N, D), []
+    for one in (layer, other):
+        torch.manual_seed(3)
+        outputs.append(one(x)[0])
+    assert torch.equal(*outputs)
+    for count, kind in ((2.5, TypeError), (0, ConfigError)):
+        with pytest.raises(kind, match="num_particles"):
+            layer.num_particles = count
+    for wrong in ({"alpha": 2.0}, {"batch_norm": "none"}, {"max_steps": 7}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}: expected"):
+            layer.options = layer.options._replace(**wrong)
+    with pytest.raises(TypeError, match="unknown option 'noise_scales'; known options: alpha,"):
+        cls(D, H, num_particles=K, noise_scales="linear")
+
+
+@pytest.mark.parametrize(
+    ("given", "learns"),
+    [({}, True), ({"resampling": "none"}, True), ({"alpha": 1.0}, False),
+     ({"resampling": "multinomial"}, False), ({"resampling": "systematic"}, False)],
+)  # fmt: skip
+def test_when_the_observation_learns(given, learns):
+    layer = PFLSTM(D, H, num_particles=K, **given)
+    layer(torch.randn(T, N, D))[0].square().sum().backward()
+    grads = {name: one.grad is not None for name, one in layer.named_parameters()}
+    assert grads.pop("cells.0.weight_observation") == learns
+    assert all(grads.values())
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_state_goes_through_torchs_tools(cls):
+    """torch.load with weights_only, a DataLoader's collation, detach and a plain tuple."""
+    layer, x = cls(D, H, 2, num_particles=K).eval(), torch.randn(T, N, D)
+    _, state = layer(x)
+    stored = io.BytesIO()
+    torch.save({"hx": state}, stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=True)["hx"]
+    assert isinstance(loaded, PFState)
+    assert not any(part.requires_grad for part in state.detach() if part is not None)
+    outputs = []
+    for hx in (state, loaded, state.detach(), tuple(state), list(state)):
+        torch.manual_seed(0)
+        outputs.append(layer(x, hx)[0])
+    assert all(torch.equal(one, outputs[0]) for one in outputs)
+    batch = torch.utils.data.default_collate([state, state])
+    assert isinstance(batch, PFState)
+    assert batch.hidden.shape == (2, *state.hidden.shape)
+    assert (batch.cell is None) == (cls is PFGRU)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_bare_layer_is_exported_and_saved(cls):
+    layer, x = cls(D, H, num_particles=K).eval(), torch.randn(T, N, D)
+    given = given_noise(layer, T, N)
+    program = torch.export.export(layer, (x,), given)
+    stored = io.BytesIO()
+    torch.export.save(program, stored)
+    stored.seek(0)
+    output, state = torch.export.load(stored).module()(x, **given)
+    torch.testing.assert_close(output, layer(x, **given)[0])
+    assert isinstance(state, PFState)
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "per_time"])
+@pytest.mark.parametrize(("cls", "bptt"), [(PFLSTM, None), (PFGRU, 2)])
+def test_pieces_are_the_whole(cls, bptt, statistics):
+    steps, results = 11, []
+    x = torch.randn(steps, N, D, dtype=torch.float64)
+    layer = cls(D, H, 2, num_particles=K, statistics=statistics, max_steps=7, dtype=torch.float64)
+    given = {k: v.double() for k, v in given_noise(layer, steps, N).items()}
+    start = {k: v.clone() for k, v in layer.state_dict().items()}
+    packed = pack_padded_sequence(x, [11, 9, 4, 2])
+    for every in (None, 4):
+        layer.load_state_dict(start)
+        for train, data in ((True, packed), (True, x), (False, x)):
+            layer.train(train).zero_grad()
+            output, state = layer(data, bptt=bptt, checkpoint_every=every, **given)
+            values = output.data if isinstance(output, PackedSequence) else output
+            if train:
+                values.square().sum().backward()
+            grads = [p.grad for p in layer.parameters() if p.grad is not None]
+            parts = [values, state.hidden, *layer.buffers(), *grads]
+            results.append([part.detach().clone() for part in parts])
+    for whole, pieces in zip(results[:3], results[3:], strict=True):
+        for want, got in zip(whole, pieces, strict=True):
+            torch.testing.assert_close(got, want)
+    with pytest.raises(ConfigError, match="checkpoint_every: expected a multiple of bptt = 3"):
+        layer(x, bptt=3, checkpoint_every=4)
+
+
+def test_update_bn_learns_the_average_of_all_batches():
+    layer = PFLSTM(D, H, num_particles=K, momentum=0.25)
+    batches = [torch.randn(T, N, D) for _ in range(3)]
+    torch.optim.swa_utils.update_bn(batches, layer)
+    running = layer.cells[0].running
+    assert running.momentum == 0.25
+    torch.manual_seed(0)
+    torch.optim.swa_utils.update_bn(batches, layer)
+    torch.manual_seed(0)
+    means = [layer.cells[0].unroll(x, update=False).mean for x in batches]
+    torch.testing.assert_close(running.mean, sum(means) / 3)
+
+
+@pytest.mark.parametrize("statistics", ["pooled", "per_time"])
+def test_nan_never_enters_the_running_statistics(statistics):
+    layer, x = PFGRU(D, H, num_particles=K, statistics=statistics), torch.randn(T, N, D)
+    layer(x)
+    before = [b.clone() for b in layer.buffers()]
+    x[2, 1] = float("nan")
+    layer(x)
+    assert all(b.isfinite().all() for b in layer.buffers())
+    x[2, 1] = 0.0
+    layer(x)
+    assert not any(torch.equal(a, b) for a, b in zip(before, layer.buffers(), strict=True))

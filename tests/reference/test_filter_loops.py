@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import pfrnn.functional.pf_gru as pf_gru
-import pfrnn.functional.pf_lstm as pf_lstm
-import pfrnn.functional.transition as transition
 from pfrnn.functional import (
     FilterSwitches,
     PFGRUWeights,
@@ -50,21 +47,6 @@ CASES = {
     "nobnrelu": PAPER._replace(activation="tanh", batch_norm="none"),
     "reset_after": PAPER._replace(reset_after=True),
 }
-
-
-@pytest.fixture(params=["fused", "plain"], autouse=True)
-def path(request, monkeypatch):
-    """Both implementations of the memory update: by hand in eager mode, plain under a compiler."""
-    calls = []
-    for module in (pf_lstm, pf_gru, transition):
-        usual = module.fusable
-        chosen = (lambda *_: False) if request.param == "plain" else usual
-        monkeypatch.setattr(
-            module, "fusable", lambda *a, f=chosen: calls.append(f(*a)) or calls[-1]
-        )
-    yield calls
-    # Cases that the fused update doesn't serve never ask; the others must have got their path.
-    assert set(calls) <= {request.param == "fused"}
 
 
 def make(cell, switches, seed=0, lead=(), members=None):
@@ -163,12 +145,6 @@ def test_given_statistics_and_cut_gradient(cell, case):
     )
     out, _ = compare(cell, CASES[case], given=given, cut=2)
     assert out.mean is None
-
-
-@pytest.mark.parametrize("cell", STEPS)
-def test_every_step_asks_for_its_path(cell, path):
-    compare(cell, PAPER)
-    assert len(path) == 2 * T  # the memory update, then the weights
 
 
 def test_the_gradient_is_really_cut():

@@ -18,9 +18,9 @@ from pfrnn.functional.sequence import run_pf
 from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RNNSwitches
 from pfrnn.functional.weights import uniform_log_weights
 from pfrnn.nn.options import CellOptions
-from pfrnn.nn.plain import RNNRun
 from pfrnn.nn.statistics import RunningStatistics
 from pfrnn.study.train.own import particle_cell, plain_cell
+from pfrnn.study.train.plain import RNNRun
 
 FilterRun = Callable[..., FilterOutput]
 
@@ -138,7 +138,7 @@ class ParticleCore(nn.Module):
         self.keep_particles = keep_particles
         self.mean = mean
         # The loop over time; a fused one with the same arguments may take its place.
-        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step, trusted=True)
+        self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)
 
     def forward(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
-from pfrnn.nn.plain import GRUCell, LSTMCell, PlainCell
+from pfrnn.study.train.plain import GRUCell, LSTMCell, PlainCell
 
 # One line each. An import at the top of this file makes a cell's source part of the digests that
 # decide what is trained again.

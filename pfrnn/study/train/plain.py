@@ -14,26 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pfrnn.functional.arguments import check_flag, check_rnn_switches, check_share
 from pfrnn.functional.linear import affine
 from pfrnn.functional.rnn import GRUWeights, LSTMWeights, RNNStep, gru_step, lstm_step, run_rnn
 from pfrnn.functional.types import RNNOutput, RNNState, RNNSwitches
-from pfrnn.nn.arguments import check_cell, check_sequences
-from pfrnn.nn.inputs import check_run, check_units
-from pfrnn.nn.settings import Settled
 from pfrnn.nn.statistics import RunningStatistics
 
 RNNRun = Callable[..., RNNOutput]
 
 
-class PlainCell(Settled):
+class PlainCell(nn.Module):
     """What plain cells share; use :class:`LSTMCell` or :class:`GRUCell`.
-
-    Its settings can't change after construction (AttributeError).
-
-    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
-    ``hidden_size``, ``switches``, ``activation``, ``batch_norm``, ``reset_after``, ``momentum`` and
-    ``norm_eps``.
 
     Args:
         input_size: features of x, at least 1.
@@ -51,25 +41,8 @@ class PlainCell(Settled):
 
     Randomness:
         Parameters are drawn from torch's default generator; nothing else is random.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: a size below 1.
-        ConfigError: an unknown choice, or a number out of range.
     """
 
-    _settled = frozenset(
-        (
-            "input_size",
-            "hidden_size",
-            "switches",
-            "activation",
-            "batch_norm",
-            "reset_after",
-            "momentum",
-            "norm_eps",
-        )
-    )
     step: RNNStep
     blocks: int
     has_cell: bool
@@ -89,13 +62,9 @@ class PlainCell(Settled):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_cell(input_size, hidden_size, bias, dtype)
-        switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
-        check_rnn_switches(switches)
-        check_share("momentum", momentum)
         self.input_size = input_size
         self.hidden_size = hidden_size
-        self.switches = switches
+        self.switches = RNNSwitches(activation, batch_norm, norm_eps, reset_after)
         self._factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight_input = self._new(input_size, self.blocks * hidden_size)
         self.bias = self._new(self.blocks * hidden_size) if bias else None
@@ -105,7 +74,6 @@ class PlainCell(Settled):
             self.norm_gain, self.norm_shift = self._new(hidden_size), self._new(hidden_size)
             self.running = RunningStatistics(hidden_size, None, momentum, **self._factory)
         self.reset_parameters()
-        self._built = True
 
     def _new(self, *shape: int) -> nn.Parameter:
         return nn.Parameter(torch.empty(shape, **self._factory))
@@ -115,7 +83,7 @@ class PlainCell(Settled):
 
     def reset_parameters(self) -> None:
         """Draw weights and biases from U(-1/sqrt(H), 1/sqrt(H)), as torch.nn.LSTM does."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        bound = 1.0 / math.sqrt(self.hidden_size)
         for name, parameter in self.named_parameters():
             if name == "norm_gain":
                 nn.init.ones_(parameter)
@@ -124,7 +92,7 @@ class PlainCell(Settled):
             else:
                 nn.init.uniform_(parameter, -bound, bound)
         if self.running is not None:
-            self.running.reset()
+            self.running.reset_running_stats()
 
     def weights(self) -> NamedTuple:
         """Return the weights that the step reads."""
@@ -136,7 +104,6 @@ class PlainCell(Settled):
 
     def initial_state(self, sequences: int) -> RNNState:
         """Return zeros (..., N, H) for N sequences, hidden and for an LSTM cell."""
-        check_sequences(sequences)
         like = self.weight_input
         shape = (*like.shape[:-2], sequences, self.hidden_size)
         hidden = torch.zeros(shape, device=like.device, dtype=like.dtype)
@@ -165,21 +132,7 @@ class PlainCell(Settled):
 
         Returns:
             See :class:`RNNOutput`: hidden (T, ..., N, H) and the state after the last step.
-
-        Raises:
-            TypeError: the state is no RNNState, or another argument of the wrong type.
-            ConfigError: T is 0, or ``bptt`` is no whole number from 1.
-            RuntimeError: another number of features or units, or another device than the weights'.
-            ValueError: tensors that don't fit each other, or another dtype than the weights'.
         """
-        name, like = type(self).__name__, self.weight_input
-        check_run(name, x, self.input_size, valid, like, "(T, ..., N, input_size)")
-        if state is not None:
-            if not isinstance(state, RNNState):
-                raise TypeError(f"state should be an RNNState, got: {type(state).__name__}")
-            for part, tensor in (("state.hidden", state.hidden), ("state.cell", state.cell)):
-                check_units(part, tensor, self.hidden_size, like)
-        check_flag("update", update)
         state = self.initial_state(x.shape[-2]) if state is None else state
         if valid is not None:
             # NaN in padding times a gradient of 0 would be NaN in the weights' gradients.
@@ -203,9 +156,7 @@ class PlainCell(Settled):
         return functools.partial(run_rnn, type(self).step)
 
     def forward(self, x: Tensor, state: RNNState | None = None) -> RNNState:
-        """Advance by one step: x (..., N, input_size); ``state`` and errors as :meth:`unroll`."""
-        name, like = type(self).__name__, self.weight_input
-        check_run(name, x, self.input_size, None, like, "(..., N, input_size)")
+        """Advance by one step: x (..., N, input_size)."""
         return self.unroll(x.unsqueeze(0), state).final
 
     def extra_repr(self) -> str:
@@ -218,7 +169,7 @@ class PlainCell(Settled):
 class LSTMCell(PlainCell):
     """A plain LSTM cell; gate order input, forget, candidate, output, as torch's.
 
-    Arguments and reserved names: see :class:`PlainCell`. A step is
+    Arguments: see :class:`PlainCell`. A step is
     :func:`pfrnn.functional.lstm_step`.
 
     Example:
@@ -241,7 +192,7 @@ class LSTMCell(PlainCell):
 class GRUCell(PlainCell):
     """A plain GRU cell; gate order reset, update, candidate, as torch's.
 
-    Arguments and reserved names: see :class:`PlainCell`. A step is
+    Arguments: see :class:`PlainCell`. A step is
     :func:`pfrnn.functional.gru_step`.
 
     Example:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -11,21 +12,31 @@ from torch.nn.utils.rnn import PackedSequence
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
-from pfrnn.functional.uniforms import check_uniforms
-from pfrnn.nn.arguments import check_bool, check_dropout, check_particles, check_sizes
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.nn.inputs import (
     Sequences,
     arrange,
     arrange_state,
-    check_kind,
     check_numbers,
+    check_sizes,
     layout,
     restore,
 )
-from pfrnn.nn.options import CellOptions, refuse_unsupported
-from pfrnn.nn.settings import Settled
-from pfrnn.nn.state import layer_of, squeeze_batch, stack_layers
+from pfrnn.nn.options import CellOptions, Fidelity, Options
+from pfrnn.nn.state import layer_of, stack_layers
+
+# A state as a layer, torch.nn.LSTM or torch.nn.GRU returned it.
+State = Tensor | Sequence[Tensor | None] | None
+
+
+class CallOptions(TypedDict, total=False):
+    """The keywords of a layer's call (:meth:`ParticleLayer.forward`), for type checkers."""
+
+    num_particles: int | None
+    noise: Tensor | None
+    uniforms: Tensor | None
+    bptt: int | None
+    checkpoint_every: int | None
 
 
 class Filtered(NamedTuple):
@@ -51,19 +62,11 @@ class Filtered(NamedTuple):
     valid: Tensor | None
 
 
-class ParticleLayer(Settled):
+class ParticleLayer(nn.Module):
     """What the layers share; use :class:`PFLSTM` or :class:`PFGRU`.
 
     Layer l + 1 reads the mean particle of layer l, so that a stack stays as cheap as its parts.
-    After construction ``num_particles``, ``options``, ``batch_first`` and ``dropout`` may be set;
-    the settings that parameters follow from refuse a new value (AttributeError), and so does a
-    cell of the layer set apart from the others.
-
-    Reserved names, which a subclass can't use for attributes of its own: ``input_size``,
-    ``hidden_size``, ``num_layers``, ``bias``, ``bidirectional``, ``proj_size``, ``fidelity`` and
-    the options' ``alpha``, ``resampling``, ``ess_threshold``, ``batch_norm``, ``activation``,
-    ``noise_scale``, ``initial_state``, ``gate_features``, ``gru_noise``, ``reset_after``,
-    ``statistics``, ``max_steps``, ``momentum`` and ``norm_eps``.
+    After construction ``num_particles``, ``options``, ``batch_first`` and ``dropout`` may be set.
 
     Args:
         input_size: features of x, at least 1.
@@ -73,8 +76,8 @@ class ParticleLayer(Settled):
         batch_first: input and output are (N, T, ...) instead of (T, N, ...). States are not
             affected.
         dropout: probability, in [0, 1], of dropout on the output of every layer but the last.
-        bidirectional: False, torch.nn.LSTM's default; True is refused.
-        proj_size: 0, torch.nn.LSTM's default; another number is refused.
+        bidirectional: False, torch.nn.LSTM's default; True is an error.
+        proj_size: 0, torch.nn.LSTM's default; another number is an error.
         num_particles: K, at least 1; a call may take another number (not with batch norm per
             particle slot).
         fidelity: preset of the options, ``paper`` or ``authors_code``.
@@ -87,23 +90,11 @@ class ParticleLayer(Settled):
         Parameters are drawn from torch's default generator, as torch.nn.LSTM's are.
 
     Raises:
-        TypeError: an argument or an option of the wrong type.
+        TypeError: an argument or an option of the wrong type, or an unknown option.
         ValueError: an argument out of range, as torch.nn.LSTM says it.
-        ConfigError: an unknown option or choice, or an option out of range.
+        ConfigError: an unknown choice, or an option out of range.
     """
 
-    _settled = frozenset(
-        (
-            "input_size",
-            "hidden_size",
-            "num_layers",
-            "bias",
-            "bidirectional",
-            "proj_size",
-            "fidelity",
-            *CellOptions._fields,
-        )
-    )
     cell_class: type[ParticleCell]
     # Code written for torch.nn.LSTM asks for these; no other value is taken.
     bidirectional = False
@@ -121,14 +112,23 @@ class ParticleLayer(Settled):
         proj_size: int = 0,
         *,
         num_particles: int,
-        fidelity: str = "paper",
+        fidelity: Fidelity = "paper",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__()
         check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
-        refuse_unsupported(bidirectional, proj_size)
+        if bidirectional:
+            raise ValueError(
+                "bidirectional=True is not supported: a filter's belief at a step knows the past "
+                "only; run a second layer over the reversed sequence"
+            )
+        if proj_size:
+            raise ValueError(
+                f"proj_size={proj_size} is not supported: particles keep their whole hidden state; "
+                "put a torch.nn.Linear on the output"
+            )
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -149,46 +149,24 @@ class ParticleLayer(Settled):
             )
             for layer in range(num_layers)
         )
-        self._take_in_cells()
-        self._built = True
 
-    def _take_in_cells(self) -> None:
-        for layer in range(self.num_layers):
-            self._cell(layer)._join(type(self).__name__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._take_in_cells()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; what may be set after construction is checked as it was there.
-
-        Raises:
-            AttributeError: a settled one to a new value, after construction.
-            TypeError: ``batch_first`` to what is no bool.
-            ValueError: ``dropout`` to what is no number in [0, 1].
-        """
-        if name == "batch_first":
-            check_bool(name, value)
-        if name == "dropout":
-            check_dropout(value)
-        super().__setattr__(name, value)
+    def _cells(self) -> list[ParticleCell]:
+        return list(self.cells)  # type: ignore[arg-type]
 
     @property
     def num_particles(self) -> int:
         """K of all cells; a call may take another number.
 
         Raises:
-            TypeError: set to what is no whole number.
+            TypeError: set to anything but an int.
             ConfigError: set below 1, or to another number with batch norm per particle slot.
         """
-        return self._cell(0).num_particles
+        return self._cells()[0].num_particles
 
     @num_particles.setter
     def num_particles(self, count: int) -> None:
-        options = self.options
-        for layer in range(self.num_layers):  # alike, so that the first refuses or none
-            self._cell(layer)._follow(count, options)
+        for cell in self._cells():
+            cell.num_particles = cell.particles_for(count)
 
     @property
     def options(self) -> CellOptions:
@@ -199,21 +177,15 @@ class ParticleLayer(Settled):
         ``activation``, ``noise_scale``, ``initial_state``, ``momentum`` and ``norm_eps``.
 
         Raises:
-            TypeError: set to what is no CellOptions, or has an option of the wrong type.
+            TypeError: an option of the wrong type.
             ConfigError: set to a value out of range, or another one that parameters follow from.
         """
-        return self._cell(0).options
+        return self._cells()[0].options
 
     @options.setter
     def options(self, options: CellOptions) -> None:
-        for layer in range(self.num_layers):
-            self._cell(layer)._follow(self._cell(layer).num_particles, options)
-
-    def _cell(self, layer: int) -> ParticleCell:
-        cell = self.cells[layer]
-        if not isinstance(cell, ParticleCell):
-            raise ConfigError(f"cells.{layer}: expected a particle cell, got {type(cell).__name__}")
-        return cell
+        for cell in self._cells():
+            cell.options = options
 
     def flatten_parameters(self) -> None:
         """Do nothing: code written for torch.nn.LSTM calls this; there is no cuDNN buffer here."""
@@ -221,20 +193,12 @@ class ParticleLayer(Settled):
     def compile_step(self, backend: str | None = "inductor") -> None:
         """Compile the step of every cell (torch.compile) at its next call; None stops that.
 
-        The first call with new sizes takes some seconds; then a step is about twice as fast on a
-        CPU. For the whole layer in one graph call ``torch.compile(layer, fullgraph=True)``, whose
-        compile time grows with the number of steps.
-
-        Raises:
-            TypeError: the backend is neither a name, a function nor None.
+        The first call with new sizes takes about 14 seconds; then a training step is about 1.2
+        times as fast on a CPU. For the whole layer in one graph call
+        ``torch.compile(layer, fullgraph=True)``, whose compile time grows with the number of steps.
         """
-        if backend is not None and not isinstance(backend, str) and not callable(backend):
-            raise TypeError(
-                "backend: expected a name that torch.compile takes, a function or None, "
-                f"got {backend!r}"
-            )
-        for layer in range(self.num_layers):
-            self._cell(layer).compile_backend = backend
+        for cell in self._cells():
+            cell.compile_backend = backend
 
     def reset_parameters(self) -> None:
         """Draw all parameters again, as torch.nn.LSTM does; reset the running statistics.
@@ -242,18 +206,19 @@ class ParticleLayer(Settled):
         Randomness:
             From torch's default generator.
         """
-        for layer in range(self.num_layers):
-            self._cell(layer).reset_parameters()
+        for cell in self._cells():
+            cell.reset_parameters()
 
     def forward(
         self,
         input: Tensor | PackedSequence,
-        hx: Any = None,
+        hx: State = None,
         *,
         num_particles: int | None = None,
         noise: Tensor | None = None,
         uniforms: Tensor | None = None,
         bptt: int | None = None,
+        checkpoint_every: int | None = None,
     ) -> tuple[Tensor | PackedSequence, PFState]:
         """Return the mean particle at every step, and the final state.
 
@@ -262,12 +227,16 @@ class ParticleLayer(Settled):
                 (T, input_size) for one sequence, or a PackedSequence.
             hx: a state that a layer returned (also as a plain tuple of its three parts), or one
                 of torch.nn.LSTM's (torch.nn.GRU's) shape, which is given to every particle; None
-                starts anew.
+                starts from the initial state.
             num_particles: K of this call; when None the number of ``hx`` if that has particles,
                 else the layer's own.
             noise: (num_layers, T, N, K, H) standard normal; drawn when None.
-            uniforms: (num_layers, T, N, K) in [0, 1); drawn when None.
+            uniforms: (num_layers, T, N, K) in [0, 1), others count as the nearest in it; drawn
+                when None.
             bptt: cut the gradient of the carried state every so many steps.
+            checkpoint_every: in long sequences, keep for the backward pass only every so many
+                steps' states and compute the others again: less memory, a third more time. A
+                multiple of ``bptt`` if that is given.
 
         Returns:
             The output, (T, N, H) in the input's form, and the state (num_layers, N, K, H),
@@ -279,31 +248,36 @@ class ParticleLayer(Settled):
             a new state with ``initial_state="uniform"``.
 
         Raises:
-            TypeError: ``input``, noise or uniforms are no tensors, ``hx`` is no state, or
-                ``num_particles`` no whole number.
-            ValueError: as torch.nn.LSTM; a state or noise of another dtype than the weights'
-                (autocast converts half precision and float32 by itself); noise or uniforms of
-                another shape; uniforms outside
-                [0, 1) (looked at on the CPU in eager mode: elsewhere a look costs too much, and
-                they are taken as the nearest in it).
-            ConfigError: ``num_particles`` is below 1 or, with batch norm per particle slot,
-                another than the layer's; ``bptt`` is no whole number from 1.
+            TypeError: ``input`` or ``hx`` is of another kind, or a number not an int.
+            ValueError: as torch.nn.LSTM; noise or uniforms of another shape.
+            ConfigError: a number below 1; with batch norm per particle slot, another number of
+                particles than the layer's; ``checkpoint_every`` is not a multiple of ``bptt``.
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
-        given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, False)
+        given = self._arrange(input)
+        options = (num_particles, noise, uniforms, bptt, checkpoint_every)
+        run, state = self._run(given, hx, False, *options)
         if run.belief is None:
             raise ConfigError("the filter returned no belief; report this")
         return restore(run.belief, given, self.batch_first), state
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self, input: Tensor, hx: State = None, **options: Unpack[CallOptions]
+        ) -> tuple[Tensor, PFState]: ...
+        @overload
+        def __call__(
+            self, input: PackedSequence, hx: State = None, **options: Unpack[CallOptions]
+        ) -> tuple[PackedSequence, PFState]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102
+
     def filter(
         self,
         input: Tensor | PackedSequence,
-        hx: Any = None,
-        *,
-        num_particles: int | None = None,
-        noise: Tensor | None = None,
-        uniforms: Tensor | None = None,
-        bptt: int | None = None,
+        hx: State = None,
+        **options: Unpack[CallOptions],
     ) -> Filtered:
         """Return particles, log-weights, ancestors and ESS of the last layer at every step.
 
@@ -313,64 +287,72 @@ class ParticleLayer(Settled):
             See :class:`Filtered`. The mean particle that :meth:`forward` returns is the sum of
             ``particles`` weighted with ``log_weights.exp()``.
         """
-        given, run, state = self._run(input, hx, num_particles, noise, uniforms, bptt, True)
+        given = self._arrange(input)
+        run, state = self._run(given, hx, True, **options)
         if run.hidden is None:
             raise ConfigError("the filter returned no particles; report this")
-        form = (given.batched, self.batch_first)
-        return Filtered(
-            layout(run.hidden, *form),
-            layout(run.log_weights, *form),
-            layout(run.ancestors, *form),
-            layout(run.ess, *form),
-            state,
-            None if given.valid is None else layout(given.valid, *form),
-        )
+        parts = (run.hidden, run.log_weights, run.ancestors, run.ess)
+        placed = [layout(part, given.batched, self.batch_first) for part in parts]
+        valid = given.valid
+        if valid is not None:
+            valid = layout(valid, given.batched, self.batch_first)
+        return Filtered(*placed, state, valid)
+
+    def _arrange(self, x: Tensor | PackedSequence) -> Sequences:
+        like = self._cells()[0].weight_observation
+        return arrange(x, type(self).__name__, self.input_size, self.batch_first, like)
 
     def _run(
         self,
-        x: Tensor | PackedSequence,
-        hx: Any,
-        num_particles: int | None,
-        noise: Tensor | None,
-        uniforms: Tensor | None,
-        bptt: int | None,
+        given: Sequences,
+        hx: State,
         particles: bool,
-    ) -> tuple[Sequences, FilterOutput, PFState]:
-        name, like = type(self).__name__, self._cell(0).weight_observation
-        given = arrange(x, name, self.input_size, self.batch_first, like)
-        count = self.num_particles if num_particles is None else num_particles
-        check_particles(count)
+        num_particles: int | None = None,
+        noise: Tensor | None = None,
+        uniforms: Tensor | None = None,
+        bptt: int | None = None,
+        checkpoint_every: int | None = None,
+    ) -> tuple[FilterOutput, PFState]:
+        """Run all layers; ``particles`` asks for the last one's particles instead of its belief."""
+        first, steps_and_batch = self._cells()[0], given.data.shape[:2]
+        count = first.particles_for(num_particles)
         state = None
         if hx is not None:
-            expected = (self.num_layers, given.data.shape[1], self.hidden_size)
-            state = arrange_state(hx, given.batched, expected, count, self._cell(0).has_cell, like)
-            if num_particles is None:
-                count = state.hidden.shape[-2]
+            expected = (self.num_layers, steps_and_batch[1], self.hidden_size)
+            state = arrange_state(hx, given.batched, expected, count, first.has_cell)
+            found = state.hidden.shape[-2]
+            if num_particles not in (None, found):
+                raise RuntimeError(
+                    f"Expected a state of num_particles={num_particles} particles, got {found}; "
+                    "leave num_particles out: a state has its own"
+                )
+            count = found
         # All layers' before the first moves its running statistics.
-        shape = (self.num_layers, *given.data.shape[:2], count)
-        check_numbers("noise", noise, "(num_layers, T, N, K, H)", (*shape, self.hidden_size), like)
-        check_numbers("uniforms", uniforms, "(num_layers, T, N, K)", shape, like)
-        check_kind("noise", noise, like)
-        check_uniforms(uniforms)
+        shape = (self.num_layers, *steps_and_batch, count)
+        check_numbers("noise", noise, "(num_layers, T, N, K, H)", (*shape, self.hidden_size))
+        check_numbers("uniforms", uniforms, "(num_layers, T, N, K)", shape)
         data, finals = given.data, []
-        for layer in range(self.num_layers):
+        for layer, cell in enumerate(self._cells()):
             last = layer == self.num_layers - 1
-            run = self._cell(layer).unroll(
+            run = cell.unroll(
                 data,
                 None if state is None else layer_of(state, layer),
                 None if noise is None else noise[layer],
                 None if uniforms is None else uniforms[layer],
                 valid=given.valid,
                 bptt=bptt,
-                num_particles=num_particles,
+                num_particles=count,
                 particles=particles and last,
                 belief=not (particles and last),
+                checkpoint_every=checkpoint_every,
             )
             finals.append(run.final)
             if not last and run.belief is not None:
                 data = F.dropout(run.belief, self.dropout, self.training)
         final = stack_layers(finals)
-        return given, run, final if given.batched else squeeze_batch(final)
+        if not given.batched:
+            final = PFState(*(None if part is None else part.squeeze(1) for part in final))
+        return run, final
 
     def extra_repr(self) -> str:
         """Return the constructor's arguments, as torch.nn.LSTM does."""
@@ -385,7 +367,7 @@ class ParticleLayer(Settled):
 class PFLSTM(ParticleLayer):
     """Particle filter LSTM with the contract of :class:`torch.nn.LSTM`.
 
-    Arguments and reserved names: see :class:`ParticleLayer`.
+    Arguments: see :class:`ParticleLayer`.
 
     Example:
         >>> layer = PFLSTM(4, 8, batch_first=True, num_particles=10)
@@ -402,7 +384,7 @@ class PFLSTM(ParticleLayer):
 class PFGRU(ParticleLayer):
     """Particle filter GRU with the contract of :class:`torch.nn.GRU`.
 
-    Arguments and reserved names: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's
+    Arguments: see :class:`ParticleLayer`. ``reset_after=True`` takes torch's
     form of the reset gate instead of the paper's.
 
     Example:
