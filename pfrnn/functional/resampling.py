@@ -238,6 +238,6 @@ def select_rows(particles: Tensor, rows: Tensor, shape: Sequence[int]) -> Tensor
 
 def flat_rows(ancestors: Tensor, count: int) -> Tensor:
     """Return the rows of ancestors (..., J) in [0, count) in particles flattened to rows."""
-    rows = torch.atleast_2d(ancestors).flatten(0, -2)
+    rows = ancestors.unsqueeze(0) if ancestors.dim() == 1 else ancestors.flatten(0, -2)
     starts = torch.arange(0, rows.shape[0] * count, count, device=rows.device)
     return (rows + starts.unsqueeze(-1)).flatten()

@@ -27,8 +27,8 @@ class PFState(NamedTuple):
     Example:
         >>> log_weights = torch.tensor([[0.25, 0.75]]).log()
         >>> belief = PFState(torch.tensor([[[0.0], [4.0]]]), None, log_weights)
-        >>> belief.mean(), belief.quantile(0.5), belief.ess()
-        (tensor([[3.]]), tensor([[4.]]), tensor([1.6000]))
+        >>> belief.quantile(0.5), belief.ess()
+        (tensor([[4.]]), tensor([1.6000]))
     """
 
     hidden: Tensor
