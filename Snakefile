@@ -3,7 +3,7 @@
     snakemake --cores 2 --config tier=quick        the small tables, on a laptop
     snakemake --cores 16 --resources gpu=4         the tier that params.yaml names
     snakemake --config tier=gpu recorded=reports   the rest of a study whose slices are recorded
-    snakemake -n                                   what would run, and why
+    snakemake -n --quiet rules                     what would run, counted
 
 Settings lie in profiles/default (found by itself); workflow/profiles/ has others. The rules are
 thin: each calls one command of the package, which can be called by hand just as well.
@@ -29,51 +29,43 @@ include: "workflow/rules/report.smk"
 
 
 # These take seconds and may need the network: on a cluster they run where Snakemake runs.
-localrules: all, data, results, reports, fetch, select, aggregate, mlflow_store, mlflow_import, report
+localrules: all, data, results, reports, fetch, select, aggregate, mlflow_import, report
 
 
-# A real run, not a dry one: DVC's lock, so that DVC doesn't read half-written outputs.
-onstart:
-    hold_dvc()
+# An import that MLflow's store did not take fails no run, and is not recorded as made either.
+onsuccess:
+    forget_missed_import(f"{RESULTS}/mlflow.json")
 
 
 onerror:
+    forget_missed_import(f"{RESULTS}/mlflow.json")
     logger.error(
         "Some jobs failed: the reasons stand above and in their logs. Run again when they are"
         " cured; what is finished stays. A report of what there is now:"
-        f" pfrnn aggregate {TIER_OPTIONS} && pfrnn report {TIER_OPTIONS}"
-        f" {RECORDED_OPTIONS}"
+        f" pfrnn aggregate {TIER_OPTIONS} && pfrnn report {TIER_OPTIONS} {RECORDED_OPTION}"
     )
 
 
 rule all:
     default_target: True
     input:
-        start,
-        records(),
-        missing_data(),
-        deleted_store(),
-        left(f"{RESULTS}/mlflow.json", f"{RESULTS}/report/index.html"),
+        RECORDS,
+        [] if SCOPE.is_done else [f"{RESULTS}/mlflow.json", f"{RESULTS}/report/index.html"],
 
 
 rule data:
     input:
-        start,
-        prepared_cards(),
-        missing_data(),
+        [f"{folder}/card.json" for folder in PREPARED.values()],
+        [f"data/raw/{name}/fetch.json" for name in SCOPE.missing if SCOPE.strict],
 
 
 rule results:
     input:
-        start,
-        records(),
-        missing_data(),
-        left(f"{RESULTS}/results.csv"),
+        RECORDS,
+        [] if SCOPE.is_done else [f"{RESULTS}/results.csv"],
 
 
 rule reports:
     input:
-        start,
-        records(),
-        missing_data(),
-        left(f"{RESULTS}/report/index.html"),
+        RECORDS,
+        [] if SCOPE.is_done else [f"{RESULTS}/report/index.html"],

@@ -45,6 +45,7 @@ ALLOWED = {
     "study.devices": set(),
     "study.jobfolder": set(),
     "study.schema": {"study.data"},
+    "study.scope": {"study.data", "study.plan", "study.recorded"},
     "study.train": {
         "functional",
         "kernels",
@@ -77,7 +78,6 @@ OWNERS = {
     "mlflow": {"study.track"},
     "matplotlib": {"study.report"},
     "snakemake": set(),
-    "dvc": {"study.dvclock"},
     "triton": {"kernels"},
     "torch": {"functional", "kernels", "nn", "study.train", "study.cli", "study.provenance"},
 }

@@ -182,7 +182,6 @@ class Grid(Strict):
     dropout: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], Once] = Field(
         default=(), description="Rates of dropout; none: network.dropout for all."
     )
-    halving: bool = Field(description="Successive halving inside a block; off in tier paper.")
 
 
 class Training(Strict):

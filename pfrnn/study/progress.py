@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,11 +12,9 @@ from pfrnn.errors import RecordError
 from pfrnn.study.evaluate.aggregate import final_rows
 from pfrnn.study.evaluate.selection import read_candidates
 from pfrnn.study.files import read_mapping
-from pfrnn.study.jobfolder import LOCK, SEAL, SEALED, again
+from pfrnn.study.jobfolder import RECORD, again, is_in_use
 from pfrnn.study.plan import Plan
 
-# Longest silence of a running job's log: an epoch, or the test of a large final.
-_QUIET_SECONDS = 900
 # The last line of a log whose job succeeded (workflow/scripts/logged).
 ENDED_WELL = "ended well"
 
@@ -30,15 +26,13 @@ class JobState(NamedTuple):
 
     Attributes:
         id: the block's or final's id.
-        state: done: its record is complete; running: a live process holds its log or its folder;
-            failed: it ended without a record (also when it was killed), or what it recorded is
-            damaged, changed or lost; waiting: it never started,
-            or not since what it needs was made, or its record was removed after a success.
-        note: the last line of a running or failed job's log; of one started by hand, that it has
-            none; what is wrong with its records.
+        state: done: its record is there and can be read; running: a live process holds its folder;
+            failed: its log ends without a success, or its records are damaged; waiting: it never
+            started, or not since what it needs was made, or its record was removed afterwards.
+        note: the last line of a running or failed job's log, or what is wrong with its records.
         seconds: wall time of a finished job, where its record says so.
         device: what a running job's log says of CUDA_VISIBLE_DEVICES; empty on the CPU, None where
-            nothing says it.
+            there is no log.
     """
 
     id: str
@@ -57,7 +51,7 @@ def job_states(plan: Plan, results: Path) -> list[JobState]:
     needs = {
         cell.final_id: (
             results / cell.selection_id,
-            *(results / block.id / "run.json" for block in cell.blocks),
+            *(results / block.id / RECORD for block in cell.blocks),
         )
         for cell in plan.cells
     }
@@ -68,51 +62,42 @@ def job_states(plan: Plan, results: Path) -> list[JobState]:
     return [job_state(results, job, needs.get(job, ()), read) for job, read in reads.items()]
 
 
-def job_state(
-    results: Path,
-    job: str,
-    needs: Sequence[Path] = (),
-    read: Callable[[], Any] | None = None,
-) -> JobState:
+def job_state(results: Path, job: str, needs: Sequence[Path], read: Callable[[], Any]) -> JobState:
     """Return the state of one job.
 
     Args:
         results: the tier's folder.
         job: the block's or final's id.
-        needs: files without which it can't start. Where one is missing, or newer than the job's
+        needs: files without which it cannot start. Where one is missing, or newer than the job's
             log, the log is an earlier run's and says nothing of this one.
         read: reads a finished job's records; a RecordError says what is wrong with them.
     """
-    record = results / job / "run.json"
-    if record.is_file():
-        return _recorded(job, record, read)
-    log = results / "logs" / f"{job}.log"
-    if log.is_file() and _locked(log):
-        return JobState(job, "running", last_line(log), device=device_of(log))
-    # `pfrnn train` by hand writes no log, and beside an older one's log it is what counts.
-    lock = results / job / LOCK
-    if lock.is_file() and _locked(lock):
-        process = lock.read_text(errors="replace").strip()
-        return JobState(job, "running", f"started by hand, process {process}", device=None)
-    if log.is_file():
-        last = last_line(log)
-        if last == ENDED_WELL or _earlier(log, needs):
-            return JobState(job, "waiting")
-        return JobState(job, "failed", last, device=device_of(log))
-    # A whole seal without a record: it had finished, and its files will be put back.
-    if lock.is_file() and not (lock.parent / SEALED / SEAL).is_file():
-        return JobState(job, "failed", "started by hand, so it has no log; ended without a record")
-    return JobState(job, "waiting")
+    folder, log = results / job, results / "logs" / f"{job}.log"
+    if (folder / RECORD).is_file():
+        try:
+            seconds = read_mapping(folder / RECORD, again(folder)).get("wall_seconds")
+            read()
+        except RecordError as error:
+            return JobState(job, "failed", str(error))
+        return JobState(job, "done", seconds=seconds)
+    last = last_line(log) if log.is_file() else ""
+    if is_in_use(folder):
+        device = device_of(log) if log.is_file() else None
+        return JobState(job, "running", last, device=device)
+    # An empty log: its process has only just started.
+    if last in ("", ENDED_WELL) or _is_earlier(log, needs):
+        return JobState(job, "waiting")
+    return JobState(job, "failed", last, device=device_of(log))
 
 
-def _earlier(log: Path, needs: Iterable[Path]) -> bool:
+def _is_earlier(log: Path, needs: Iterable[Path]) -> bool:
     """Whether a job hasn't started since the files that it needs were made, by its log's time."""
     ended = log.stat().st_mtime_ns
     return any(not path.is_file() or path.stat().st_mtime_ns > ended for path in needs)
 
 
 def device_of(log: Path) -> str:
-    """Return the device that a job printed when it began (pfrnn/study/cli/_device.py)."""
+    """Return the device that a job printed when it began (pfrnn/study/cli/train.py)."""
     with log.open("rb") as source:
         found = re.search(rb"CUDA_VISIBLE_DEVICES=(\S+)", source.read(4096))
     return found[1].decode(errors="replace") if found else ""
@@ -140,28 +125,3 @@ def seconds_left(states: Iterable[JobState], at_once: int = 1) -> float | None:
         return None
     open_jobs = sum(state.state != "done" for state in known)
     return open_jobs * sum(done) / len(done) / max(at_once, 1)
-
-
-def _recorded(job: str, record: Path, read: Callable[[], Any] | None) -> JobState:
-    """Of a job whose record is there: done, unless that or what it vouches for can't be read."""
-    try:
-        run = read_mapping(record, again(record.parent))
-        if read is not None:
-            read()
-    except RecordError as error:
-        return JobState(job, "failed", str(error))
-    value = run.get("wall_seconds")
-    return JobState(job, "done", seconds=float(value) if isinstance(value, int | float) else None)
-
-
-def _locked(log: Path) -> bool:
-    """Whether a live process holds a log (workflow/scripts/logged) or a folder's lock."""
-    with log.open("rb") as source:
-        try:
-            fcntl.flock(source, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            # No locks on this file system: a log that grew lately has a live writer.
-            return time.time() - log.stat().st_mtime < _QUIET_SECONDS
-    return False

@@ -12,8 +12,7 @@ A block's folder (``results/<tier>/<block id>/``) holds
                     "members": {"number": (M,)}}; of a block the best member's alone, of a final
                     every repetition's
 ``checkpoint.pt``   the last state, while training; removed at the end
-``.finished/``      second names of the files above, by which lost ones are put back (jobfolder.py)
-``.lock``           held by the process that trains here
+``.lock``           held by the process that trains here (jobfolder.py)
 ==================  =========================================================================
 
 A final's folder also holds ``test.csv`` (one row a repetition and metric, ``TEST_COLUMNS``),
@@ -43,7 +42,7 @@ MEMBER_COLUMNS = (
     "l2",
     "repetition",
     "seed",
-    "status",  # completed | early_stopped | diverged | halved
+    "status",  # completed | early_stopped | diverged
     "epochs",
     "best_epoch",
     "val_loss",

@@ -30,6 +30,6 @@ def resolved_parameters(
         "particles": particles,
         "batch_size": batch,
         "variant": switches,
-        "halving": config.grid.halving,
+        "halving": False,  # an option that is gone; without it every id would change
         **chosen,
     }

@@ -230,14 +230,16 @@ class Resources(NamedTuple):
     """What one training job asks a scheduler for, at its first attempt.
 
     Attributes:
-        gpu: devices.
         mem_mb: main memory in MB.
         minutes: run time at the largest number of epochs, with a margin.
     """
 
-    gpu: int
     mem_mb: int
     minutes: int
+
+    def doubled(self, times: int) -> Resources:
+        """Return what a later attempt asks for."""
+        return Resources(self.mem_mb * 2**times, self.minutes * 2**times)
 
 
 # Interpreter, torch and a CUDA context in main memory.
@@ -274,7 +276,7 @@ def job_resources(
         time = _MARGIN * seconds(config, task, sizes[task.dataset]) / 60
         minutes = min(_BASE_MINUTES + time, _LONGEST_MINUTES)
         memory = _BASE_MB + _COPIES * megabytes.get(task.dataset, _UNKNOWN_MB)
-        needs[task.id] = Resources(1, math.ceil(memory), math.ceil(minutes))
+        needs[task.id] = Resources(math.ceil(memory), math.ceil(minutes))
     return needs
 
 

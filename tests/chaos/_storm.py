@@ -57,10 +57,14 @@ class Run:
 
     def __init__(self, folder: Path, arguments: tuple[str, ...]) -> None:
         environment = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
+        environment |= {"OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+        # As a user does after a kill.
+        subprocess.run([*command, "--unlock"], cwd=folder, env=environment, capture_output=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "2", *arguments],
+            command,
             cwd=folder,
-            env=environment | {"OMP_NUM_THREADS": "1"},
+            env=environment,
             stdout=(folder / "output.txt").open("a"),
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -70,29 +74,29 @@ class Run:
         return self.process.poll() is not None
 
 
-def workers(results: Path) -> list[int]:
-    """Process ids of the training jobs that are alive."""
+def workers(folder: Path) -> list[int]:
+    """Process ids of the training jobs that are alive in a working copy."""
     found = []
-    for lock in results.glob("*/**/.lock"):
-        text = lock.read_text().strip()
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            command = Path(f"/proc/{text}/cmdline").read_bytes().split(b"\0")
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            here = (process / "cwd").resolve() == folder.resolve()
         except OSError:
             continue
-        if b"pfrnn" in command and (b"train" in command or b"final" in command):
-            found.append(int(text))
+        if here and command[1:3] == [b"-m", b"pfrnn"] and command[3] in (b"train", b"final"):
+            found.append(int(process.name))
     return found
 
 
-def seals(results: Path) -> dict[str, tuple[int, int]]:
-    """What identifies each finished training: a second one would make a new file."""
-    return {
-        str(seal.parent.parent.relative_to(results)): (
-            seal.stat().st_mtime_ns,
-            seal.stat().st_ino,
-        )
-        for seal in results.glob("*/**/.finished/seal.json")
-    }
+def records(results: Path) -> dict[str, bytes]:
+    """The record of each finished training; it has the wall time, so a second one is another."""
+    found = {}
+    for path in results.glob("*/*/**/run.json"):
+        try:
+            found[str(path.parent.relative_to(results))] = path.read_bytes()
+        except FileNotFoundError:
+            continue
+    return found
 
 
 def storm(
@@ -119,21 +123,21 @@ def storm(
     began = time.monotonic()
     planned = schedule(kills, choose)
     done: list[Kill] = []
-    finished: dict[str, tuple[int, int]] = {}
+    finished: dict[str, bytes] = {}
     run, starts = Run(folder, arguments), 1
     while len(done) < kills:
         if time.monotonic() - began > limit_seconds:
             raise RuntimeError(f"no {kills} kills in {limit_seconds} s: {done}")
-        finished |= {job: seal for job, seal in seals(results).items() if job not in finished}
+        finished = records(results) | finished
         if run.ended():
             if run.process.returncode == 0:
                 break
             run, starts = Run(folder, arguments), starts + 1
-        if not workers(results):
+        if not workers(folder):
             time.sleep(0.05)
             continue
         time.sleep(choose.uniform(*pause))
-        alive = workers(results)
+        alive = workers(folder)
         # A victim that is gone by now stays planned for the next time.
         victim, number = planned[len(done)]
         try:
@@ -156,8 +160,8 @@ def storm(
         run.process.wait(timeout=limit_seconds)
     if run.process.returncode != 0:
         raise RuntimeError((folder / "output.txt").read_text()[-6000:])
-    now = seals(results)
-    twice = [job for job, seal in finished.items() if now.get(job) != seal]
+    now = records(results)
+    twice = [job for job, record in finished.items() if now.get(job) != record]
     return Storm(done, starts, twice)
 
 
@@ -165,7 +169,7 @@ def numbers(results: Path) -> dict[str, list[dict[str, Any]]]:
     """Every table of a tier without its volatile columns, by path."""
     paths = [results / "results.csv"]
     for kind in ("search", "final"):
-        paths += [p for p in (results / kind).rglob("*.csv") if ".finished" not in p.parts]
+        paths += (results / kind).rglob("*.csv")
     tables = {}
     for path in sorted(paths):
         with path.open() as source:

@@ -135,7 +135,6 @@ def test_ids_are_unique_and_found_again() -> None:
         {"loss": {"beta": 0.5}},
         {"seed": 1},
         {"grid": {"learning_rate": [1e-4]}},
-        {"grid": {"halving": True}},
     ],
 )
 def test_a_parameter_of_all_models_changes_every_block(change: dict[str, Any]) -> None:

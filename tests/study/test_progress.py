@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from pfrnn.study.cli import main
-from pfrnn.study.jobfolder import alone, seal
+from pfrnn.study.jobfolder import alone
 from pfrnn.study.plan import load_plan
 from pfrnn.study.progress import (
     ENDED_WELL,
@@ -25,6 +24,11 @@ LOGGED = Path(__file__).parents[2] / "workflow" / "scripts" / "logged"
 JOB = "search/air/lstm/h1-k0-b1-0000000000"
 
 
+def state_of(results: Path, job: str = JOB) -> JobState:
+    """The state of a job that needs nothing and whose records are whole."""
+    return job_state(results, job, (), lambda: None)
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "logs" / f"{JOB}.log"
@@ -33,56 +37,18 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_states_of_a_job(tmp_path: Path, log: Path) -> None:
-    assert job_state(tmp_path, JOB) == JobState(JOB, "waiting")
+    assert state_of(tmp_path) == JobState(JOB, "waiting")
+    log.write_text("")  # its process has only just started
+    assert state_of(tmp_path) == JobState(JOB, "waiting")
     log.write_text("epoch 1\nno space left on device\n")
-    assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "no space left on device")
-    record = tmp_path / JOB / "run.json"
-    record.parent.mkdir(parents=True)
-    record.write_text('{"wall_seconds": 2.5}')
-    assert job_state(tmp_path, JOB) == JobState(JOB, "done", "", 2.5)
-
-
-def test_a_running_job_is_known_by_its_lock_and_a_killed_one_by_its_absence(
-    tmp_path: Path, log: Path
-) -> None:
-    process = subprocess.Popen(
-        ["bash", LOGGED, log, "bash", "-c", "echo epoch 3; exec sleep 60"], start_new_session=True
-    )
-    try:
-        deadline = time.monotonic() + 20
-        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert job_state(tmp_path, JOB) == JobState(JOB, "running", "epoch 3")
-    finally:
-        # The whole group: the wrapper and the job that it started.
-        subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
-        process.wait()
-    # The wrapper is gone; the kernel may still be ending the job that it started.
-    deadline = time.monotonic() + 10
-    while job_state(tmp_path, JOB).state == "running" and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert job_state(tmp_path, JOB).state == "failed"
-
-
-def test_a_job_started_by_hand_is_known_by_its_folders_lock(tmp_path: Path, log: Path) -> None:
-    folder = tmp_path / JOB
-    with alone(folder):
-        state = job_state(tmp_path, JOB)
-        assert state == JobState(
-            JOB, "running", f"started by hand, process {os.getpid()}", device=None
-        )
-        log.write_text("killed yesterday\n")
-        assert job_state(tmp_path, JOB).state == "running"
-    assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "killed yesterday")
-    log.unlink()
-    state = job_state(tmp_path, JOB)
-    assert (state.state, state.note.startswith("started by hand")) == ("failed", True)
-    (folder / "run.json").write_text("{}")
-    assert job_state(tmp_path, JOB).state == "done"
-    # Finished, and Snakemake has just removed the record: the seal puts it back.
-    seal(folder, {"parameters": "p"}, ())
-    (folder / "run.json").unlink()
-    assert job_state(tmp_path, JOB).state == "waiting"
+    assert state_of(tmp_path) == JobState(JOB, "failed", "no space left on device")
+    with alone(tmp_path / JOB):
+        assert state_of(tmp_path) == JobState(JOB, "running", "no space left on device")
+        log.unlink()
+        assert state_of(tmp_path) == JobState(JOB, "running", device=None)
+    assert state_of(tmp_path).state == "waiting"
+    (tmp_path / JOB / "run.json").write_text('{"wall_seconds": 2.5}')
+    assert state_of(tmp_path) == JobState(JOB, "done", "", 2.5)
 
 
 def test_the_wrapper_shows_the_logs_last_line_and_passes_the_code_on(log: Path) -> None:
@@ -108,10 +74,10 @@ def test_a_record_that_was_removed_after_a_success_makes_no_failure(
 ) -> None:
     """To train a finished job again one removes its folder; its log stays."""
     subprocess.run(["bash", LOGGED, log, "echo", "epoch 9"], check=True)
-    assert job_state(tmp_path, JOB) == JobState(JOB, "waiting")
-    # The log begins anew with the next start.
+    assert state_of(tmp_path) == JobState(JOB, "waiting")
+    # The next start empties the log.
     subprocess.run(["bash", LOGGED, log, "bash", "-c", "echo no; exit 1"], check=False)
-    assert job_state(tmp_path, JOB) == JobState(JOB, "failed", "no")
+    assert state_of(tmp_path) == JobState(JOB, "failed", "no")
 
 
 def test_a_log_from_before_what_a_final_needs_is_no_failure_of_it(tmp_path: Path) -> None:
@@ -140,12 +106,10 @@ def test_a_log_from_before_what_a_final_needs_is_no_failure_of_it(tmp_path: Path
     assert state().state == "failed"
 
 
-def test_the_wrapper_shows_that_records_were_put_back(log: Path) -> None:
-    said = "echo epoch 1; echo 'put back: job: nothing is trained'"
-    done = subprocess.run(
-        ["bash", LOGGED, log, "bash", "-c", said], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "put back: job: nothing is trained\n")
+@pytest.mark.parametrize("said", ["finished before: job", "not imported: no answer"])
+def test_the_wrapper_shows_what_a_user_should_see(log: Path, said: str) -> None:
+    done = subprocess.run(["bash", LOGGED, log, "echo", said], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, f"{said}\n")
 
 
 def test_last_line_of_a_progress_bar_and_of_nothing(log: Path) -> None:
@@ -169,34 +133,6 @@ def test_the_device_of_a_job_is_what_it_printed_first(log: Path) -> None:
     assert device_of(log) == "2"
     log.write_text("no GPU found: running on the CPU; CUDA_VISIBLE_DEVICES=\nepoch 1\n")
     assert device_of(log) == ""
-
-
-def test_without_locks_a_log_that_grew_lately_is_a_running_jobs(
-    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*anything: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("pfrnn.study.progress.fcntl.flock", refuse)
-    log.write_text("epoch 1\n")
-    assert job_state(tmp_path, JOB).state == "running"
-    long_ago = time.time() - 3600
-    os.utime(log, (long_ago, long_ago))
-    assert job_state(tmp_path, JOB).state == "failed"
-
-
-def test_a_second_job_appends_to_a_live_jobs_log(log: Path) -> None:
-    """A worker that a killed run left still writes: its lines are kept."""
-    first = subprocess.Popen(
-        ["bash", LOGGED, log, "bash", "-c", "echo first; sleep 1.5; echo end of first"]
-    )
-    deadline = time.monotonic() + 20
-    while not (log.exists() and "first" in log.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    subprocess.run(["bash", LOGGED, log, "echo", "second"], check=True)
-    assert first.wait() == 0
-    said = ["first", "second", ENDED_WELL, "end of first", ENDED_WELL]
-    assert log.read_text().splitlines() == said
 
 
 def test_status_counts_a_stand_in_that_ran(
@@ -229,36 +165,37 @@ def test_status_counts_a_stand_in_that_ran(
 def test_status_names_the_devices_in_use(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *blocks, by_hand = load_plan("params.yaml", "smoke").blocks[:4]
-    handles = []
-    for block, device in zip(blocks, ("0", "1", "1"), strict=True):
-        path = tmp_path / "logs" / f"{block.id}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"leased {device}; CUDA_VISIBLE_DEVICES={device}\nepoch 1\n")
-        handles.append(path.open("rb"))
-        fcntl.flock(handles[-1], fcntl.LOCK_EX)
-    with alone(tmp_path / by_hand.id):
+    blocks = load_plan("params.yaml", "smoke").blocks[:3]
+    with contextlib.ExitStack() as running:
+        for block, device in zip(blocks, ("0", "1", "1"), strict=True):
+            path = tmp_path / "logs" / f"{block.id}.log"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"leased {device}; CUDA_VISIBLE_DEVICES={device}\nepoch 1\n")
+            running.enter_context(alone(tmp_path / block.id))
         assert main(["status", "--tier", "smoke", "--results", str(tmp_path)]) == 0
-    for handle in handles:
-        handle.close()
     output = capsys.readouterr().out
-    assert "4 running" in output
-    assert f"running  {by_hand.id}\n    started by hand, process {os.getpid()}\n" in output
-    # Where the one started by hand runs, nothing says.
+    assert "3 running" in output
     assert "GPUs in use: 0: 1 job, 1: 2 jobs\n" in output
+
+
+def test_status_needs_the_folder_that_it_is_told_to_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--tier", "smoke", "--results", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_a_damaged_record_is_no_success(tmp_path: Path) -> None:
     folder = tmp_path / "final" / "air" / "lstm"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text('{"wall_seconds": 12.5, "thr')
-    found = job_state(tmp_path, "final/air/lstm")
+    found = state_of(tmp_path, "final/air/lstm")
     assert found.state == "failed"
     assert "run.json: expected a JSON mapping, got not JSON" in found.note
     assert "`pfrnn final final/air/lstm`" in found.note
     for text in ("null", "[]", "5"):
         (folder / "run.json").write_text(text)
-        assert job_state(tmp_path, "final/air/lstm").state == "failed"
+        assert state_of(tmp_path, "final/air/lstm").state == "failed"
     (folder / "run.json").write_text('{"wall_seconds": 12.5}')
-    found = job_state(tmp_path, "final/air/lstm")
+    found = state_of(tmp_path, "final/air/lstm")
     assert (found.state, found.seconds) == ("done", 12.5)

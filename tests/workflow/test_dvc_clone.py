@@ -12,8 +12,7 @@ from _versioned import Versioned
 
 pytestmark = pytest.mark.nightly
 NOTHING = "Nothing to be done"
-# A clone has no MLflow store; it is made when there is something new to import.
-AFTER = {"aggregate": 1, "mlflow_store": 1, "mlflow_import": 1, "report": 1}
+AFTER = {"aggregate": 1, "mlflow_import": 1, "report": 1}
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ SMOKE = {
     "select": 4,
     "finalise": 4,
     "aggregate": 1,
-    "mlflow_store": 1,
     "mlflow_import": 1,
     "report": 1,
 }
@@ -30,23 +28,6 @@ SMOKE = {
 
 def test_the_smoke_tiers_jobs(planned) -> None:
     assert planned.plan() == SMOKE
-
-
-def test_a_store_that_was_being_made_when_snakemake_was_killed_hides_no_job(planned) -> None:
-    """Once, the whole run then ended well after one job: Snakemake forces an incomplete output,
-    and passes over the jobs behind it whose inputs are all ancient and there."""
-    marker = planned.folder / ".snakemake" / "incomplete" / b64encode(b"mlflow.db").decode()
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    (planned.folder / "mlflow.db").touch()
-    try:
-        marker.write_text("{}")
-        assert planned.plan() == SMOKE
-        marker.unlink()
-        whole = planned.plan()
-        assert whole == {rule: count for rule, count in SMOKE.items() if rule != "mlflow_store"}
-    finally:
-        marker.unlink(missing_ok=True)
-        (planned.folder / "mlflow.db").unlink()
 
 
 def test_the_reports_command_plans_a_study_with_a_file_of_its_own(planned) -> None:
@@ -167,34 +148,3 @@ def test_a_raw_file_that_was_changed_after_it_was_fetched_is_refused(
         assert "prepare" in planned.plan(*options, **nothing)
     finally:
         shutil.rmtree(planned.folder / "data", ignore_errors=True)
-
-
-def test_a_damaged_selection_stops_only_what_takes_it(planned, tmp_path: Path) -> None:
-    copy = planned.again(tmp_path / "copy")
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("study: {variants: [gru]}\n")
-    plan = load_plan(f"params.yaml,{mine}", "smoke")
-    results = copy.folder / "results" / "smoke"
-    cell = next(cell for cell in plan.cells if cell.size_rule == "fixed")
-    for block in cell.blocks:
-        for name in ("run.json", "members.csv", "history.csv", "best.pt"):
-            path = results / block.id / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("{}")
-    selection = results / cell.selection_id
-    selection.parent.mkdir(parents=True)
-    asked = ("--configfile", str(mine), "--config", "tier=smoke")
-    command = f"`pfrnn select {cell.selection_id} --tier smoke --params params.yaml,results/over"
-    for text in ('{"dataset": "ma', "{}", ""):
-        selection.write_text(text)
-        refused = copy.snakemake("-n", *asked)
-        assert refused.returncode != 0
-        assert command in " ".join(refused.stdout.split())
-    for free in (("data", "-n"), ("-n", "-R", "select"), ("-n", "--delete-all-output")):
-        done = copy.snakemake(*free, *asked)
-        assert done.returncode == 0, done.stdout
-    done = copy.snakemake("--unlock", *asked)
-    assert done.returncode == 0, done.stdout
-    # Without its search it is made anew anyway.
-    shutil.rmtree(results / "search")
-    assert copy.plan(*asked)["select"] == 1

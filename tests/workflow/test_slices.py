@@ -26,7 +26,6 @@ REST = {
     "select": 2,
     "finalise": 2,
     "aggregate": 1,
-    "mlflow_store": 1,
     "mlflow_import": 1,
     "report": 1,
 }

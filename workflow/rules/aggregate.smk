@@ -11,9 +11,9 @@ rule aggregate:
         [f"{RESULTS}/curves/{name}.csv" for name in PREPARED],
     params:
         source=source_digest("pfrnn.study.evaluate.aggregate", "pfrnn.study.evaluate.compared"),
-        missing=list(MISSING),
+        missing=list(SCOPE.missing),
     log:
         f"{RESULTS}/logs/aggregate.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn aggregate {TIER_OPTIONS} {MISSING_OPTIONS}"
-        " {RECORDED_OPTIONS}"
+        " {RECORDED_OPTION}"

@@ -9,4 +9,4 @@ rule fetch:
     log:
         "logs/fetch/{dataset}.log",
     shell:
-        "{LOGGED} {log} {PYTHON} -m pfrnn fetch {wildcards.dataset} {CONFIG_OPTIONS}"
+        "{LOGGED} {log} {PYTHON} -m pfrnn fetch {wildcards.dataset} {PARAMS_OPTION}"

@@ -3,26 +3,21 @@
 
 rule finalise:
     input:
-        selection=lambda w: selection_file(f"{w.dataset}/{w.cell}"),
+        f"{RESULTS}/selection/{{dataset}}/{{cell}}.json",
         # The selected member is tested beside the finals.
-        states=lambda w: block_files(f"{w.dataset}/{w.cell}", "best.pt"),
-        card=lambda wildcards: prepared_card(wildcards.dataset),
-        arrays=lambda wildcards: prepared_arrays(wildcards.dataset),
+        lambda wildcards: block_files(f"{wildcards.dataset}/{wildcards.cell}", "best.pt"),
+        lambda wildcards: multiext(f"{PREPARED[wildcards.dataset]}/", "card.json", "arrays.npz"),
     output:
-        run=f"{RESULTS}/final/{{dataset}}/{{cell}}/run.json",
-        test=f"{RESULTS}/final/{{dataset}}/{{cell}}/test.csv",
-        members=f"{RESULTS}/final/{{dataset}}/{{cell}}/members.csv",
-        history=f"{RESULTS}/final/{{dataset}}/{{cell}}/history.csv",
-        errors=f"{RESULTS}/final/{{dataset}}/{{cell}}/errors.npz",
-        predictions=f"{RESULTS}/final/{{dataset}}/{{cell}}/predictions.npz",
-        best=f"{RESULTS}/final/{{dataset}}/{{cell}}/best.pt",
+        # Snakemake's own note: a job that failed has none, whatever update() restored.
+        touch(f"{RESULTS}/final/{{dataset}}/{{cell}}/finished"),
+        **job_outputs("final/{dataset}/{cell}", "final"),
     params:
         source=source_digest("pfrnn.study.train.final"),
-    threads: CONFIG.execution.threads
+    threads: PLAN.config.execution.threads
     resources:
         gpu=1,
-        mem_mb=lambda w, attempt: memory(f"final/{w.dataset}/{w.cell}", attempt),
-        runtime=lambda w, attempt: minutes(f"final/{w.dataset}/{w.cell}", attempt),
+        mem_mb=lambda w, attempt: needs(f"final/{w.dataset}/{w.cell}", attempt).mem_mb,
+        runtime=lambda w, attempt: needs(f"final/{w.dataset}/{w.cell}", attempt).minutes,
     log:
         f"{RESULTS}/logs/final/{{dataset}}/{{cell}}.log",
     shell:

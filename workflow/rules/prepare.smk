@@ -3,7 +3,8 @@
 
 rule prepare:
     input:
-        lambda wildcards: raw_data(wildcards.dataset),
+        # A simulated set has no raw files.
+        lambda w: f"data/raw/{w.dataset}/fetch.json" if dataset(w.dataset).card.files else [],
     output:
         card="data/prepared/{dataset}-{protocol}/card.json",
         arrays="data/prepared/{dataset}-{protocol}/arrays.npz",

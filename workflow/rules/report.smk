@@ -4,8 +4,8 @@
 rule report:
     input:
         f"{RESULTS}/results.csv",
-        prepared_cards(),
-        [prepared_arrays(name) for name in PREPARED],
+        [f"{folder}/card.json" for folder in PREPARED.values()],
+        [f"{folder}/arrays.npz" for folder in PREPARED.values()],
     output:
         page=report(
             f"{RESULTS}/report/index.html", caption="../captions/page.rst", category="Report"
@@ -24,14 +24,13 @@ rule report:
         source=source_digest(
             "pfrnn.study.report.report", *(f"pfrnn.study.data.sets.{name}" for name in PREPARED)
         ),
-        settings=settings_digest(),
-        missing=MISSING,
-        stand_ins=STAND_INS,
-        # When the recorded evidence changes, the report is made anew.
-        recorded=evidence_digest(RECORDED) if RECORDED else None,
+        # Every parameter but how jobs run.
+        settings=digest_of(PLAN.config.model_dump(mode="json", exclude={"execution"})),
+        missing=SCOPE.missing,
+        stand_ins=SCOPE.stand_ins,
+        recorded=evidence_digest(SCOPE.recorded) if SCOPE.recorded else None,
     log:
         f"{RESULTS}/logs/report.log",
     shell:
-        "{LOGGED} {log} {PYTHON} -m pfrnn report --tier {TIER} {CONFIG_OPTIONS} --results {RESULTS}"
-        " --out {RESULTS}/report {MISSING_OPTIONS} {STAND_IN_OPTIONS}"
-        " {RECORDED_OPTIONS}"
+        "{LOGGED} {log} {PYTHON} -m pfrnn report {TIER_OPTIONS} --results {RESULTS}"
+        " --out {RESULTS}/report {MISSING_OPTIONS} {STAND_IN_OPTIONS} {RECORDED_OPTION}"

@@ -1,22 +1,10 @@
 # MLflow is an index of the run records, rebuilt from them at any time.
 
 
-# Created once, alone: parallel first connections to a fresh SQLite store break it.
-# update(): an existing store is brought up to date, never deleted.
-rule mlflow_store:
-    output:
-        update("mlflow.db"),
-    log:
-        "logs/mlflow-store.log",
-    shell:
-        "{LOGGED} {log} {PYTHON} -m pfrnn mlflow-import --create-store"
-
-
 rule mlflow_import:
     input:
-        store=mlflow_store(),
-        blocks=[f"{RESULTS}/{block}/run.json" for block in BLOCKS],
-        finals=final_files("run.json", "test.csv"),
+        [f"{RESULTS}/{block.id}/run.json" for block in PLAN.blocks],
+        final_files("run.json", "test.csv"),
     output:
         f"{RESULTS}/mlflow.json",
     params:
@@ -25,4 +13,4 @@ rule mlflow_import:
         f"{RESULTS}/logs/mlflow-import.log",
     shell:
         "{LOGGED} {log} {PYTHON} -m pfrnn mlflow-import --results {RESULTS} --out {output}"
-        " {CONFIG_OPTIONS} --or-later"
+        " {PARAMS_OPTION} --or-later"

@@ -4,20 +4,18 @@
 
 rule train:
     input:
-        card=lambda wildcards: prepared_card(wildcards.dataset),
-        arrays=lambda wildcards: prepared_arrays(wildcards.dataset),
+        lambda wildcards: multiext(f"{PREPARED[wildcards.dataset]}/", "card.json", "arrays.npz"),
     output:
-        run=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/run.json",
-        members=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/members.csv",
-        history=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/history.csv",
-        best=f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/best.pt",
+        # Snakemake's own note: a job that failed has none, whatever update() restored.
+        touch(f"{RESULTS}/search/{{dataset}}/{{variant}}/{{block}}/finished"),
+        **job_outputs("search/{dataset}/{variant}/{block}", "search"),
     params:
         source=source_digest("pfrnn.study.train.block"),
-    threads: CONFIG.execution.threads
+    threads: PLAN.config.execution.threads
     resources:
         gpu=1,
-        mem_mb=lambda w, attempt: memory(f"search/{w.dataset}/{w.variant}/{w.block}", attempt),
-        runtime=lambda w, attempt: minutes(f"search/{w.dataset}/{w.variant}/{w.block}", attempt),
+        mem_mb=lambda w, attempt: needs(f"search/{w.dataset}/{w.variant}/{w.block}", attempt).mem_mb,
+        runtime=lambda w, attempt: needs(f"search/{w.dataset}/{w.variant}/{w.block}", attempt).minutes,
     log:
         f"{RESULTS}/logs/search/{{dataset}}/{{variant}}/{{block}}.log",
     shell:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pfrnn.study.cli._options import add_study_options
+from pfrnn.study.cli._common import add_missing_option, add_study_options, with_stand_ins
 
 _SHOWN = 20
 
@@ -23,14 +23,7 @@ def add_parser(commands: Any) -> None:
         epilog="Example: pfrnn aggregate --tier quick",
     )
     add_study_options(parser)
-    parser.add_argument(
-        "--missing",
-        action="append",
-        default=[],
-        metavar="SET=REASON",
-        help="a data set that can't be had: its finals are not expected, and left out where some "
-        "are here",
-    )
+    add_missing_option(parser)
     parser.add_argument(
         "--recorded",
         type=Path,
@@ -43,21 +36,21 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Aggregate; say what is absent."""
-    from pfrnn.study.cli._plan import planned, with_stand_ins
-    from pfrnn.study.cli.report import missing_sets
     from pfrnn.study.data.registry import dataset
     from pfrnn.study.evaluate.aggregate import aggregate
     from pfrnn.study.evaluate.compared import write_compared
+    from pfrnn.study.plan import load_plan
     from pfrnn.study.recorded import read_recorded
 
-    plan, places = planned(parsed)
+    plan = load_plan(parsed.params, parsed.tier)
+    results = parsed.results or Path("results") / plan.config.tier
     # Substitutes that ran here belong to the study; `pfrnn report` asks for their rows, too.
-    plan, stand_ins = with_stand_ins(plan, places.results)
-    missing = missing_sets(parsed.missing)
+    plan, stand_ins = with_stand_ins(plan, results)
+    missing = dict(parsed.missing)
     for name in missing:
         dataset(name)  # an unknown name would leave nothing out, silently
-    done = aggregate(plan, places.results, list(missing))
-    write_compared(plan, places.results)
+    done = aggregate(plan, results, list(missing))
+    write_compared(plan, results)
     elsewhere = read_recorded(parsed.recorded, plan).finals if parsed.recorded else {}
     # Nothing says that a run still wants a substitute's rest.
     absent = [
@@ -70,9 +63,9 @@ def run(parsed: argparse.Namespace) -> int:
     for line in left_out(done.outside):
         print(line, file=sys.stderr)
     for name in missing:
-        if count := len(list(places.results.glob(f"final/{name}/*/run.json"))):
+        if count := len(list(results.glob(f"final/{name}/*/run.json"))):
             print(f"left out: {count} finished finals of {name} (--missing)", file=sys.stderr)
-    print(f"{places.results / 'results.csv'}: {done.rows} rows from {done.finals} finals")
+    print(f"{results / 'results.csv'}: {done.rows} rows from {done.finals} finals")
     return 1 if parsed.strict and absent else 0
 
 

@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check; print what differs."""
-    from pfrnn.study.cli._options import check_readme
+    from pfrnn.study.cli._common import check_readme
     from pfrnn.study.report.check import check_report
     from pfrnn.study.report.readme import readme_difference
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pfrnn.study.cli._options import add_study_options
+from pfrnn.study.cli._common import PREPARED, add_study_options
 from pfrnn.study.config import TIERS
 from pfrnn.study.plan import Cell, Plan, load_plan
 from pfrnn.study.recorded import (
@@ -73,7 +73,7 @@ def add_parser(commands: Any) -> None:
         epilog="Example: pfrnn grid --tier paper --json",
     )
     add_study_options(parser, results=False)
-    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
+    parser.add_argument("--prepared", type=Path, default=PREPARED)
     parser.add_argument(
         "--recorded",
         type=Path,

@@ -28,22 +28,22 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--results", type=Path, help="import this folder")
     parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
     parser.add_argument("--out", type=Path, help="write a summary to this JSON file")
-    parser.add_argument(
-        "--create-store", action="store_true", help="only create or migrate the store's tables"
-    )
     parser.add_argument("--no-models", action="store_true", help="log no model")
     parser.add_argument(
-        "--or-later", action="store_true", help="a store that can't be reached is no failure"
+        "--or-later", action="store_true", help="a store that does not take it is no failure"
     )
     parser.set_defaults(run=run)
 
 
-def run(parsed: argparse.Namespace) -> int:
-    """Create the store, import, write the summary; each as asked."""
+def run(parsed: argparse.Namespace) -> None:
+    """Import, and write the summary."""
     from pfrnn.study.track.importer import one_at_a_time
+    from pfrnn.study.track.jobs import job_folders
     from pfrnn.study.track.store import StoreError
 
     folders = _folders(parsed)
+    jobs = sum(len(job_folders(folder, finished=True)) for folder in folders)
+    summary: dict[str, Any] = {"jobs": jobs}
     try:
         with one_at_a_time(Path("results")):
             _import(parsed, folders)
@@ -51,15 +51,9 @@ def run(parsed: argparse.Namespace) -> int:
         if not parsed.or_later:
             raise
         print(f"not imported: {error}", file=sys.stderr)
+        summary["missed"] = str(error)
     if parsed.out:
-        write_json(parsed.out, {"jobs": _count(folders)})
-    return 0
-
-
-def _count(folders: list[Path]) -> int:
-    from pfrnn.study.track.jobs import job_folders
-
-    return sum(len(job_folders(folder, finished=True)) for folder in folders)
+        write_json(parsed.out, summary)
 
 
 def _folders(parsed: argparse.Namespace) -> list[Path]:
@@ -78,11 +72,8 @@ def _import(parsed: argparse.Namespace, folders: list[Path]) -> None:
     from pfrnn.study.track.store import DEFAULT_URI, MlflowStore, create_store, tracking_uri
 
     uri = tracking_uri()
-    fresh = uri == DEFAULT_URI and not Path("mlflow.db").exists()
-    if parsed.create_store or fresh:
+    if uri == DEFAULT_URI and not Path("mlflow.db").exists():
         create_store(uri)
-    if parsed.create_store:
-        return
     store = MlflowStore(uri)
     for folder in folders:
         plan = _plan(parsed.params, folder.name)

@@ -6,6 +6,13 @@ import argparse
 from pathlib import Path
 
 from pfrnn.errors import ConfigError
+from pfrnn.study.cli._common import (
+    PREPARED,
+    add_missing_option,
+    add_study_options,
+    check_readme,
+    results_of,
+)
 
 EXAMPLE = "Example: pfrnn report --tier quick --results results/quick --out results/quick/report"
 
@@ -18,23 +25,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Write the report of a tier's results; what didn't run is said, not left out.",
         epilog=EXAMPLE,
     )
-    parser.add_argument("--tier", help="tier of the results (default: the one in params.yaml)")
-    parser.add_argument(
-        "--params", default="params.yaml", help="params.yaml, or params.yaml,OVERRIDES.yaml"
-    )
-    parser.add_argument("--results", type=Path, help="default: results/<tier>")
-    parser.add_argument("--prepared", type=Path, default=Path("data/prepared"))
+    add_study_options(parser)
+    parser.add_argument("--prepared", type=Path, default=PREPARED)
     parser.add_argument("--out", type=Path, help="default: <results>/report")
     parser.add_argument(
         "--readme", type=Path, help="also write the summary into this README, between its markers"
     )
-    parser.add_argument(
-        "--missing",
-        action="append",
-        default=[],
-        metavar="SET=REASON",
-        help="a data set that could not be had, and why; may be given several times",
-    )
+    add_missing_option(parser)
     parser.add_argument(
         "--stand-in",
         action="append",
@@ -61,18 +58,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print where it is."""
-    from pfrnn.study.cli._options import check_readme
     from pfrnn.study.report.readme import write_readme
     from pfrnn.study.report.report import write_report
 
-    study = study_of(arguments.params, arguments.tier, missing_sets(arguments.missing))
+    study = study_of(arguments.params, arguments.tier, dict(arguments.missing))
     study = study._replace(stand_ins=tuple(arguments.stand_in))
-    results = arguments.results or Path("results") / study.tier
+    results = results_of(arguments, study.tier)
     out = arguments.out or results / "report"
-    if arguments.results and not results.is_dir():
-        raise ConfigError(
-            f"--results {results}: no such folder; name a tier's results or leave it out"
-        )
     check_readme(arguments.readme)
     made_folder(out)
     published = out.resolve() != (results / "report").resolve()
@@ -153,21 +145,6 @@ def slices_of(  # type: ignore[no-untyped-def]
     elif out.resolve() != (results / "report").resolve():
         recorded = out
     return Slices(plan, recorded, tuple(arguments.drop))
-
-
-def missing_sets(options: list[str]) -> dict[str, str]:
-    """Parse ``SET=REASON`` options.
-
-    Raises:
-        ConfigError: an option has no equals sign.
-    """
-    found = {}
-    for option in options:
-        name, equals, reason = option.partition("=")
-        if not (equals and name and reason):
-            raise ConfigError(f"--missing: expected SET=REASON, got {option!r}")
-        found[name] = reason
-    return found
 
 
 def missing_then(results: Path) -> dict[str, str]:

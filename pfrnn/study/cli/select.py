@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from pfrnn.study.cli._options import add_study_options
+from pfrnn.study.cli._common import add_study_options, check_id
 
 
 def add_parser(commands: Any) -> None:
@@ -23,11 +24,12 @@ def add_parser(commands: Any) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Select and say what was chosen."""
-    from pfrnn.study.cli._plan import planned
     from pfrnn.study.evaluate.selection import select_cell
+    from pfrnn.study.plan import load_plan
 
-    plan, places = planned(parsed, "selection")
-    chosen = select_cell(plan, parsed.selection, places.results)["chosen"]
+    plan = load_plan(parsed.params, parsed.tier)
+    results = parsed.results or Path("results") / plan.config.tier
+    chosen = select_cell(plan, check_id(plan, "selection", parsed.selection), results)["chosen"]
     print(
         f"{chosen['block_id']} member {chosen['member']}: learning rate {chosen['learning_rate']}, "
         f"clip {chosen['clip']}, L2 {chosen['l2']}, validation score {chosen['val_score']:.6g}"

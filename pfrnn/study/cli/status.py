@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import collections
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfrnn.study.cli._options import add_study_options
+from pfrnn.study.cli._common import add_study_options, results_of, with_stand_ins
 
 if TYPE_CHECKING:
     from pfrnn.study.plan import Plan
@@ -45,12 +44,11 @@ def recorded_elsewhere(plan: Plan, done: set[str]) -> str | None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Print the counts, what runs, and why what failed did."""
-    from pfrnn.study.cli._plan import with_stand_ins
     from pfrnn.study.plan import load_plan
     from pfrnn.study.progress import job_states, seconds_left
 
     plan = load_plan(parsed.params, parsed.tier)
-    results = parsed.results or Path("results") / plan.config.tier
+    results = results_of(parsed, plan.config.tier)
     plan, stand_ins = with_stand_ins(plan, results)
     states = job_states(plan, results)
     counts = collections.Counter(state.state for state in states)

@@ -1,4 +1,4 @@
-"""Reading a finished job's records: refused when of other parameters, changed, or damaged."""
+"""Reading a finished job's records: refused when of other parameters or damaged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pfrnn.errors import RecordError
 from pfrnn.study.files import digest_of, read_mapping
-from pfrnn.study.jobfolder import again, check_seal
+from pfrnn.study.jobfolder import again
 
 
 def check_record(folder: Path, expected: str) -> dict[str, Any]:
@@ -27,8 +27,7 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
         The record.
 
     Raises:
-        RecordError: there is none, it is damaged, changed since the job finished, or its
-            parameters are others.
+        RecordError: there is none, it is damaged, or its parameters are others.
     """
     path = folder / "run.json"
     if not path.is_file():
@@ -39,7 +38,6 @@ def check_record(folder: Path, expected: str) -> dict[str, Any]:
         found = digest_of(parameters)
     except ValueError as error:
         raise RecordError(f"{path}: damaged parameters ({error}); {again(folder)}") from error
-    check_seal(folder)
     if found != expected:
         raise RecordError(
             f"{path}: computed with parameters {found}, the configuration now asks for "
@@ -63,7 +61,7 @@ def entry_of(record: Mapping[str, Any], name: str, folder: Path) -> Any:
 
 
 def read_rows(folder: Path, name: str, columns: Iterable[str]) -> list[dict[str, str]]:
-    """Read a table of a finished job: the bytes that the job sealed, and whole without a seal.
+    """Read a table of a finished job, whole.
 
     Args:
         folder: the job's folder.
@@ -74,10 +72,9 @@ def read_rows(folder: Path, name: str, columns: Iterable[str]) -> list[dict[str,
         One mapping a line.
 
     Raises:
-        RecordError: the table is missing, changed since the job finished, or cut.
+        RecordError: the table is missing or cut.
     """
     path = folder / name
-    check_seal(folder, name)
     try:
         with path.open(encoding="utf-8", newline="") as source:
             text = source.read()

@@ -14,7 +14,7 @@ from pfrnn.errors import RecordError
 from pfrnn.study.data.maze.maps import load_maze
 from pfrnn.study.evaluate.record import read_rows
 from pfrnn.study.files import canonical_json, read_mapping, write_json, write_text
-from pfrnn.study.jobfolder import again, check_seal
+from pfrnn.study.jobfolder import again
 from pfrnn.study.plan import Plan, prepare_again
 from pfrnn.study.report.blocks import finished_blocks, predict, recorded_finals
 from pfrnn.study.report.evidence import (
@@ -34,7 +34,6 @@ RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
 # What a prepared card is known by.
 _CARD = ("name", "arrays_digest", "protocol_digest")
 # What is read of a final, besides its record.
-FINAL_FILES = ("members.csv", "history.csv", "test.csv", "predictions.npz", "belief.npz")
 # Belief pictures: of these variants the first that ran, once a maze.
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
 
@@ -50,9 +49,6 @@ def collect(
         study: what the tier set out to run.
         out: the report's folder.
         plan: the tier's, for the predicted seconds of its jobs; without it there are none.
-
-    Raises:
-        RecordError: a final's files have changed since it finished.
     """
     table = results / "results.csv"
     frame = read_results(table) if table.is_file() else empty_results()
@@ -60,8 +56,6 @@ def collect(
     write_text(out / "results.csv", text)
     data = out / "data"
     finals = sorted(set(frame["final_id"]))
-    for final in finals:
-        check_seal(results / final, *FINAL_FILES)
     write_json(data / "study.json", study.recorded())
     folders = _prepared(prepared, frame, study.datasets, plan)
     cards = licensed(

@@ -121,9 +121,9 @@ def rebuild_command(tier: str, final_id: str, files: Sequence[str] = ()) -> str:
         files: parameter files of the study, over params.yaml.
     """
     folder = f"results/{tier}/{final_id}"
-    # A forced job of a finished final would have its records put back (jobfolder.py): only
-    # without its folder is it trained, and then nothing needs to be forced. The dry run comes
-    # first: where the plan hasn't the final, as without a study's own file, nothing is removed.
+    # A forced job of a finished final exits at once (jobfolder.py): only without its folder is it
+    # trained. The dry run comes first: where the plan lacks the final, as without a study's own
+    # file, nothing is removed.
     own = f"--configfile {shlex.join(files)} " if files else ""
     asked = f"{own}--config tier={tier} -- {folder}/test.csv"
     return (

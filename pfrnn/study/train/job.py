@@ -12,10 +12,9 @@ from pfrnn.study.data.base import Prepared
 from pfrnn.study.data.store import check_planned, load_prepared
 from pfrnn.study.evaluate.selection import better
 from pfrnn.study.files import digest_of, write_json
-from pfrnn.study.jobfolder import break_seal, identity_of, seal
+from pfrnn.study.jobfolder import identity_of, remove_records
 from pfrnn.study.plan import Plan
-from pfrnn.study.provenance import commit, lock_digest, source_digest, versions
-from pfrnn.study.records import outputs_of
+from pfrnn.study.provenance import commit, lock_digest, versions
 from pfrnn.study.train.batches import to_device
 from pfrnn.study.train.checkpoint import BlockState
 from pfrnn.study.train.choose import choose_path
@@ -101,8 +100,7 @@ def train(plan: Plan, job: Job, places: Places, device_name: str | None = None) 
         batch_size=job.batch_size,
     )
     folder = places.results / job.id
-    # Its presence means finished.
-    (folder / "run.json").unlink(missing_ok=True)
+    remove_records(places.results, job.id)
     trainer = BlockTrainer(problem, path, job.members, folder, digest_of(_identity(job, prepared)))
     state = trainer.run()
     write_history(folder / "history.csv", state.history)
@@ -150,14 +148,11 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained) -> None
         "members": len(job.members),
         "seeds": [member.seed for member in job.members],
         "parameters": job.parameters,
-        "digest": digest_of(job.parameters),
         "trainable_parameters": count_parameters(path),
         "task": card.task,
         "metric": card.metric,
         "unit": card.unit,
         "data_state": card.state,
-        "data_digest": card.arrays_digest,
-        "source_digest": source_digest(job.source),
         "commit": head,
         "dirty": dirty,
         "lock_digest": lock_digest(),
@@ -172,12 +167,11 @@ def write_record(plan: Plan, job: Job, places: Places, trained: Trained) -> None
         "wall_seconds": round(trained.trainer.seconds(), 3),
         "peak_memory": peak_memory(device),
         "notes": trained.state.notes,
+        # By this a later job knows that there is nothing to do (jobfolder.py).
+        **_identity(job, trained.prepared),
     }
     if job.selection is not None:
-        record |= {"kind": "final", "selection": job.selection}
-    # Of what stood here before; readers would hold the new records against it.
-    break_seal(folder)
+        record["kind"] = "final"
     write_json(folder / "run.json", record)
-    # In this order: a kill between any two lines costs no training.
-    if seal(folder, _identity(job, trained.prepared), outputs_of(job.id)):
-        trained.trainer.checkpoint_path.unlink(missing_ok=True)
+    # In this order: a kill between the two lines costs no training.
+    trained.trainer.checkpoint_path.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from pfrnn.study.cli import build_parser, main
-from pfrnn.study.jobfolder import SEALED
 from pfrnn.study.plan import load_plan
 
 from . import toys
@@ -56,9 +55,25 @@ def test_whole_line_by_command(line, capsys):
     assert "validation score" in capsys.readouterr().out
 
 
+def test_a_finished_job_is_not_trained_again(line, capsys, monkeypatch):
+    run, places = line
+    run("grid", "--json")
+    (block,) = json.loads(capsys.readouterr().out)["block_ids"]
+    assert run("train", f"{block}/") == 0
+    assert capsys.readouterr().out == f"finished: {places.results / block}\n"
+    record = (places.results / block / "run.json").read_bytes()
+    assert run("train", block) == 0
+    assert capsys.readouterr().out.startswith(f"finished before: {block}; to train it again, ")
+    assert (places.results / block / "run.json").read_bytes() == record
+    # Of other source it is trained again.
+    monkeypatch.setattr("pfrnn.study.jobfolder.source_digest", lambda source: "other")
+    assert run("train", block) == 0
+    assert (places.results / block / "run.json").read_bytes() != record
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A finished line without seals, as DVC brings it; a function that runs a command on a copy."""
+    """A finished line; a function that runs a command on a copy of it."""
     folder = tmp_path_factory.mktemp("done")
     patch = {"study": {"datasets": ["maze10"], "variants": ["gru"]}}
     overrides = folder / "overrides.yaml"
@@ -80,8 +95,6 @@ def done(tmp_path_factory):
     ):
         assert run(places.results, command, job) == 0
     assert run(places.results, "aggregate") == 0
-    for seal in [*places.results.rglob(SEALED)]:
-        shutil.rmtree(seal)
     return run, places.results, block, cell
 
 
@@ -91,7 +104,6 @@ READ = {
     "a block's members": ("{block}/members.csv", "select", "`pfrnn train {block}`"),
     "a selection": ("{selection}", "final", "`pfrnn select {selection} --tier smoke --params "),
     "a block's states": ("{block}/best.pt", "final", "`pfrnn train {block}`"),
-    "a block's history": ("{block}/history.csv", "halving", "`pfrnn train {block}`"),
     "a final's record": ("{final}/run.json", "report", "damaged"),
     "a final's scores": ("{final}/test.csv", "aggregate", "`pfrnn final {final}`"),
     "a final's history": ("{final}/history.csv", "aggregate", "`pfrnn final {final}`"),
@@ -111,6 +123,8 @@ def test_a_damaged_file_is_named_with_its_cure(done, what, damage, tmp_path, cap
     name, command, cure = (text.format(**ids) for text in READ[what])
     path = results / name
     path.write_bytes(path.read_bytes()[:-20] if damage == "cut" else b"")
+    if command == "final":
+        shutil.rmtree(results / cell.final_id)
     arguments = {"select": [cell.selection_id], "final": [cell.final_id]}.get(command, [])
     capsys.readouterr()
     assert run(results, command, *arguments) == 1
