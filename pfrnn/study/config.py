@@ -8,7 +8,7 @@ One file (``params.yaml``) holds every number that a result depends on. A tier i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -51,12 +51,17 @@ class Study(Strict):
     """What is run: the product of data sets, variants and size rules, less what is left out."""
 
     datasets: Annotated[tuple[str, ...], Once] = Field(
-        min_length=1, description="Data sets, by name."
+        default=tuple("maze10 maze18 maze27 nasdaq aep air pm lpa arem gas uid mr r52".split()),
+        min_length=1,
+        description="Data sets, by name.",
     )
     variants: Annotated[tuple[str, ...], Once] = Field(
-        min_length=1, description="Variants, by name (pfrnn/study/variants.py)."
+        default=("lstm", "gru", "pf_lstm", "pf_gru"),
+        min_length=1,
+        description="Variants, by name (pfrnn/study/variants.py).",
     )
     size_rules: Annotated[tuple[SizeRule, ...], Once] = Field(
+        default=("fixed", "best"),
         min_length=1,
         description="fixed: the paper's fixed sizes; best: also the search over sizes.",
     )
@@ -70,29 +75,36 @@ class Study(Strict):
 class FixedSizes(Strict):
     """Latent sizes and particles of the comparison at equal parameters."""
 
-    pf: int = Field(ge=1, description="Hidden size of PF-LSTM and PF-GRU.")
-    lstm: int = Field(ge=1, description="Hidden size of LSTM, its Bayesian and ensemble forms.")
-    gru: int = Field(ge=1, description="Hidden size of GRU, its Bayesian and ensemble forms.")
-    particles: int = Field(ge=1, description="Particles K; also the members of an ensemble.")
+    pf: int = Field(default=64, ge=1, description="Hidden size of PF-LSTM and PF-GRU.")
+    lstm: int = Field(default=80, ge=1, description="Of LSTM, its Bayesian and ensemble forms.")
+    gru: int = Field(default=86, ge=1, description="Of GRU, its Bayesian and ensemble forms.")
+    particles: int = Field(
+        default=20, ge=1, description="Particles K; also the members of an ensemble."
+    )
 
 
 class SearchSizes(Strict):
     """Latent sizes and particles searched under the size rule ``best``."""
 
-    pf: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
-    particles: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
-    lstm: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
-    gru: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
+    pf: Annotated[tuple[Size, ...], Once] = Field(default=(64, 128, 256), min_length=1)
+    particles: Annotated[tuple[Size, ...], Once] = Field(default=(20, 30), min_length=1)
+    lstm: Annotated[tuple[Size, ...], Once] = Field(
+        default=(80, 64, 128, 256, 512, 1024), min_length=1
+    )
+    gru: Annotated[tuple[Size, ...], Once] = Field(
+        default=(86, 64, 128, 256, 512, 1024), min_length=1
+    )
 
 
 class Sizes(Strict):
     """Sizes of all models; localisation has its own number of particles in the paper."""
 
-    localization: FixedSizes
-    other: FixedSizes
-    best: SearchSizes
+    localization: FixedSizes = FixedSizes(particles=30)
+    other: FixedSizes = FixedSizes()
+    best: SearchSizes = SearchSizes()
     parity: Literal["paper", "matched"] = Field(
-        description="paper: the printed sizes; matched: RNN sizes computed for equal parameters."
+        default="paper",
+        description="paper: the printed sizes; matched: RNN sizes computed for equal parameters.",
     )
 
 
@@ -100,15 +112,19 @@ class Network(Strict):
     """The experiment network around the recurrent cell."""
 
     text: Literal["appendix", "main"] = Field(
-        description="Which of the paper's two descriptions: one layer each side, or two."
+        default="appendix",
+        description="Which of the paper's two descriptions: one layer each side, or two.",
     )
-    encoder_regression: int = Field(ge=1)
-    encoder_classification: int = Field(ge=1)
-    encoder_localization: int = Field(ge=1)
-    map_channels: int = Field(ge=1)
-    embedding: int = Field(ge=1)
+    encoder_regression: Size = 64
+    encoder_classification: Size = 128
+    encoder_localization: Size = 64
+    map_channels: Size = 8
+    embedding: Size = 100
     dropout: float = Field(
-        ge=0, lt=1, description="Share of the cell's output (particles' states) zeroed in training."
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of the cell's output (particles' states) zeroed in training.",
     )
 
 
@@ -128,10 +144,10 @@ class Switches(Strict):
 class Filter(Strict):
     """The particle filter inside the PF cells."""
 
-    fidelity: Literal["paper", "authors_code"]
-    switches: Switches
-    alpha: float = Field(gt=0, le=1, description="Mixture of soft resampling.")
-    resampling: Literal["soft", "multinomial", "systematic", "none"]
+    fidelity: Literal["paper", "authors_code"] = "paper"
+    switches: Switches = Switches()
+    alpha: float = Field(default=0.5, gt=0, le=1, description="Mixture of soft resampling.")
+    resampling: Literal["soft", "multinomial", "systematic", "none"] = "soft"
 
     @property
     def moved(self) -> dict[str, str | int]:
@@ -149,36 +165,43 @@ class Filter(Strict):
 class Loss(Strict):
     """L = prediction * L_pred + beta * L_ELBO, summed over time, mean over the batch."""
 
-    prediction: float = Field(ge=0)
-    beta: float = Field(ge=0)
+    prediction: float = Field(default=1.0, ge=0)
+    beta: float = Field(default=1.0, ge=0)
     reduction: Reduction | None = Field(
+        default=None,
         description="Sums, means and time weights of the filters' losses; null: the fidelity's. "
         "paper_decayed: the paper's with the release's decaying time weights, of mean one; "
-        "authors_code_undecayed: the release's with equal time weights."
+        "authors_code_undecayed: the release's with equal time weights.",
     )
 
 
 class Bayesian(Strict):
     """Bayes by Backprop (Fortunato 2017): scale-mixture prior and posterior start."""
 
-    prior_pi: float = Field(gt=0, le=1)
-    prior_log_sigma1: float
-    prior_log_sigma2: float
-    posterior_rho_init: float
-    sharpening: bool
-    sharpening_rate: float = Field(ge=0, description="Step along the batch's gradient.")
-    prediction_samples: int = Field(ge=1)
+    prior_pi: float = Field(default=0.25, gt=0, le=1)
+    prior_log_sigma1: float = -1.0
+    prior_log_sigma2: float = -7.0
+    posterior_rho_init: float = -4.0
+    sharpening: bool = False
+    sharpening_rate: float = Field(
+        default=0.02, ge=0, description="Step along the batch's gradient."
+    )
+    prediction_samples: Size = 10
 
 
 class Grid(Strict):
     """Training settings searched for every cell."""
 
-    learning_rate: Annotated[tuple[Positive, ...], Once] = Field(min_length=1)
-    batch_size: Annotated[tuple[Size, ...], Once] = Field(min_length=1)
-    clip: Annotated[tuple[Positive, ...], Once] = Field(
-        min_length=1, description="Bound on the gradient norm."
+    learning_rate: Annotated[tuple[Positive, ...], Once] = Field(
+        default=(1e-4, 3e-4, 5e-4), min_length=1
     )
-    l2: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Once] = Field(min_length=1)
+    batch_size: Annotated[tuple[Size, ...], Once] = Field(default=(32, 64, 128), min_length=1)
+    clip: Annotated[tuple[Positive, ...], Once] = Field(
+        default=(3.0, 5.0), min_length=1, description="Bound on the gradient norm."
+    )
+    l2: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Once] = Field(
+        default=(1e-3, 1e-4), min_length=1
+    )
     dropout: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], Once] = Field(
         default=(), description="Rates of dropout; none: network.dropout for all."
     )
@@ -187,57 +210,60 @@ class Grid(Strict):
 class Training(Strict):
     """How one member is trained."""
 
-    max_epochs: int = Field(ge=1)
-    patience: int = Field(ge=1, description="Epochs without a better validation score.")
-    bptt: int = Field(ge=1, description="Steps after which the gradient is cut.")
-    rmsprop_decay: float = Field(gt=0, lt=1)
-    rmsprop_eps: float = Field(gt=0)
-    validation_passes: int = Field(ge=1)
+    max_epochs: Size = 200
+    patience: int = Field(default=20, ge=1, description="Epochs without a better validation score.")
+    bptt: int = Field(default=100, ge=1, description="Steps after which the gradient is cut.")
+    rmsprop_decay: float = Field(default=0.99, gt=0, lt=1)
+    rmsprop_eps: Positive = 1e-8
+    validation_passes: Size = 1
 
 
 class Evaluation(Strict):
     """How the selected setting is retrained and tested."""
 
-    repetitions: int = Field(ge=1)
-    ensemble_repetitions: int = Field(ge=1)
-    passes: int = Field(ge=1, description="Passes a stochastic filter's metric is averaged over.")
-    confidence: float = Field(gt=0, lt=1)
-    bootstrap: int = Field(ge=100)
+    repetitions: Size = 6
+    ensemble_repetitions: Size = 1
+    passes: int = Field(
+        default=10, ge=1, description="Passes a stochastic filter's metric is averaged over."
+    )
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    bootstrap: int = Field(default=2000, ge=100)
 
 
 class Execution(Strict):
     """How jobs run. Not part of a result's digest, but for a precision other than the default."""
 
-    threads: int = Field(ge=1)
-    device: Literal["auto", "cpu", "cuda"]
-    checkpoint_minutes: float = Field(gt=0)
-    precision: Literal["tf32", "ieee"] = Field(description="Of fused products.")
+    threads: Size = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    checkpoint_minutes: Positive = 5
+    precision: Literal["tf32", "ieee"] = Field(default="tf32", description="Of fused products.")
     steps_per_second: float | None = Field(
-        gt=0, description="Measured rate, for predicted hours; null: as on one H200."
+        default=None, gt=0, description="Measured rate, for predicted hours; null: as on one H200."
     )
     on_missing: Literal["error", "report"] = Field(
-        description="A data set that can't be had: an error, or a line in the report."
+        default="error", description="A missing data set: an error, or a line in the report."
     )
 
 
 class Config(Strict):
-    """All of params.yaml, one tier's overlay applied."""
+    """All of params.yaml, one tier's overlay applied; the defaults are the shipped values."""
 
-    tier: str
-    seed: int = Field(ge=0)
-    study: Study
+    tier: str = "gpu"
+    seed: int = Field(default=2020, ge=0)
+    study: Study = Study()
     datasets: dict[str, dict[str, Any]] = Field(
-        description="Protocol of each data set; each set's own model validates it."
+        default_factory=dict,
+        description="Protocol of each data set; each set's own model validates it.",
     )
-    sizes: Sizes
-    network: Network
-    filter: Filter
-    loss: Loss
-    bayesian: Bayesian
-    grid: Grid
-    training: Training
-    evaluation: Evaluation
-    execution: Execution
+    sizes: Sizes = Sizes()
+    network: Network = Network()
+    filter: Filter = Filter()
+    loss: Loss = Loss()
+    bayesian: Bayesian = Bayesian()
+    grid: Grid = Grid()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    execution: Execution = Execution()
     overrides: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="Settings of single data sets, merged over sizes, network, grid, training, …",
@@ -285,6 +311,7 @@ def load_config(
     tier: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     overrides_name: str = "overrides",
+    shipped: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Config:
     """Read params.yaml, lay the tier's overlay over it, then ``overrides``; validate the whole.
 
@@ -295,10 +322,11 @@ def load_config(
             or else the base file's: what Snakemake does with ``--configfile mine.yaml``.
         overrides: further values, of the same shape as params.yaml.
         overrides_name: where they come from, for messages.
+        shipped: the protocol that each data set has by default, for :func:`_check_in_force`.
 
     Raises:
         ConfigError: a file is missing or not YAML, a key is unknown or stands twice, a value has
-            the wrong type.
+            the wrong type, or a changed value is not in force under this tier.
     """
     path, *further = (Path(part) for part in str(params).split(","))
     base = Layer(str(path), read_yaml(path, _cure(path)))
@@ -315,11 +343,49 @@ def load_config(
     own = Layer(str(overlay), read_yaml(overlay, beside))
     if "tier" in own.values:
         raise ConfigError(f"{overlay}: tier: the file's name says it; remove the key")
+    _check_in_force(base, own, shipped)
     layers = [base, own, *patches]
     values: dict[str, Any] = {}
     for layer in layers:
         values = merge(values, layer.values)
     return validate(Config, values | {"tier": name}, str(params), layers)
+
+
+def _check_in_force(
+    base: Layer, tier: Layer, protocols: Mapping[str, Mapping[str, Any]] | None
+) -> None:
+    """Raise if a value that someone changed in the base file is replaced by the tier's.
+
+    `dvc exp run -S training.max_epochs=777` changes the base file, and DVC would record the 777
+    beside numbers that were made with the tier's value.
+    """
+    shipped: dict[str, Any] = Config().model_dump(mode="json") | {"datasets": protocols or {}}
+    for keys in _leaves(tier.values):
+        value, default = _at(base.values, keys), _at(shipped, keys)
+        if value is None or default is None or value == default:
+            continue
+        name = ".".join(keys)
+        raise ConfigError(
+            f"{base.name}: {name}: {value!r} is not in force: {tier.name} has "
+            f"{_at(tier.values, keys)!r}; change it there (dvc exp run -S "
+            f"'{tier.name}:{name}=...') or lay a file of yours over both (snakemake --configfile "
+            f"FILE, pfrnn ... --params {base.name},FILE)"
+        )
+
+
+def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from ((key, *rest) for rest in _leaves(value))
+        else:
+            yield (key,)
+
+
+def _at(values: Any, keys: Sequence[str]) -> Any:
+    """What stands at a path of keys; None for nothing."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
 
 
 def further_files(params: Path | str) -> tuple[str, ...]:

@@ -209,7 +209,12 @@ def load_plan(
     overrides: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Read the configuration of a tier and derive its plan."""
-    return make_plan(load_config(params, tier, overrides), params)
+    return make_plan(load_config(params, tier, overrides, shipped=shipped_protocols()), params)
+
+
+def shipped_protocols() -> dict[str, dict[str, Any]]:
+    """Return the protocol that each data set has by default, as params.yaml ships it."""
+    return {name: protocol(name, {}).model_dump(mode="json") for name in dataset_names()}
 
 
 def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_digest: str) -> Cell:

@@ -17,7 +17,7 @@ from pfrnn.study.data.rawstate import check_untouched
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.data.substitutes import Choice, choose, with_sets
 from pfrnn.study.files import digest_of, read_json, write_json
-from pfrnn.study.plan import Plan, make_plan
+from pfrnn.study.plan import Plan, make_plan, shipped_protocols
 from pfrnn.study.recorded import rest_of
 from pfrnn.study.yamlfile import read_yaml
 
@@ -82,7 +82,9 @@ def scope_of(
         read_yaml(Path(name))
     values = {key: _parsed(value) for key, value in asked.items() if key not in OWN_KEYS}
     where = " or ".join([*names, "--config"])
-    config = load_config(home / "params.yaml", asked.get("tier"), values, where)
+    config = load_config(
+        home / "params.yaml", asked.get("tier"), values, where, shipped_protocols()
+    )
     strict = _is_on(asked, "strict") or config.execution.on_missing == "error"
     recorded = Path(str(asked["recorded"])) if asked.get("recorded") else None
     # Substitutes included: all that may run.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import yaml
 
 from pfrnn.errors import ConfigError
 from pfrnn.study.config import TIERS, Config, load_config, merge
+from pfrnn.study.data.registry import dataset
+from pfrnn.study.plan import load_plan, shipped_protocols
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,8 +110,6 @@ def test_a_fault_is_reported_under_the_file_that_has_it(params: Path) -> None:
     assert "filtr: unknown key; did you mean 'filter'" in named[str(tier).lstrip("/")]
     assert "training.bpt: unknown key" in named[str(params).lstrip("/")]
     assert "the command line:\n  loss.beta: " in str(caught.value)
-    # A key that is missing everywhere is the base file's.
-    assert str(caught.value).count("training.bptt: missing") == 1
 
 
 def test_a_key_that_stands_twice_is_refused_with_its_lines(params: Path) -> None:
@@ -146,12 +147,34 @@ def test_all_faults_are_reported_at_once(params: Path) -> None:
     assert "loss.two: unknown key" in str(caught.value)
 
 
-def test_a_missing_key_is_named(params: Path) -> None:
-    values = yaml.safe_load(params.read_text())
-    del values["loss"]["beta"]
-    params.write_text(yaml.safe_dump(values))
-    with pytest.raises(ConfigError, match=r"loss\.beta: missing"):
-        load_config(params, "smoke")
+def test_the_defaults_are_what_params_yaml_ships(params: Path) -> None:
+    shipped = yaml.safe_load(params.read_text())
+    default = Config().model_dump(mode="json")
+    assert Config.model_validate(shipped).model_dump(mode="json") == default | {
+        "datasets": shipped["datasets"]
+    }
+    for name, protocol in shipped_protocols().items():
+        given = dataset(name).protocol.model_validate(shipped["datasets"].get(name, {}))
+        assert given.model_dump(mode="json") == protocol
+
+
+@pytest.mark.parametrize(
+    ("tier", "old", "new", "name"),
+    [
+        ("gpu", "max_epochs: 200", "max_epochs: 777", "training.max_epochs: 777"),
+        ("smoke", "max_epochs: 200", "max_epochs: 777", "training.max_epochs: 777"),
+        ("gpu", "variants: [lstm, gru, pf_lstm, pf_gru]", "variants: [gru]", "study.variants: "),
+        ("quick", "    steps: 80", "    steps: 70", "datasets.maze10.steps: 70"),
+    ],
+)
+def test_a_changed_value_that_the_tier_replaces_is_an_error(
+    params: Path, tier: str, old: str, new: str, name: str
+) -> None:
+    load_plan(params, tier)
+    params.write_text(params.read_text().replace(old, new, 1))
+    with pytest.raises(ConfigError, match=re.escape(name)) as caught:
+        load_plan(params, tier)
+    assert f"workflow/tiers/{tier}.yaml has " in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,11 @@ def test_a_failing_job_says_why_and_does_not_stop_the_others(tmp_path: Path) -> 
         search = tmp_path / "results" / "smoke" / "search" / "maze10"
         # The kernel lock's file stays; of the records there is none.
         assert {path.name for path in search.rglob("gru/*/*")} == {".lock"}
+        # The finished half is kept; only the failed one and what needs it is left.
         jobs = copy.plan(*options)
+        assert (jobs["train"], jobs["select"], jobs["finalise"]) == (1, 1, 1)
+        assert jobs["aggregate"] == jobs["report"] == 1
     # Of other source the finished job runs again; it fails too, and its old records don't count.
     with copy.changed("pfrnn/study/train/block.py", train, broken.replace("/gru/", "/")):
         assert copy.snakemake(*options).returncode == 1
         assert copy.plan(*options)["train"] == 2
-    jobs = copy.plan(*options)
-    # The finished half is kept; only the failed one and what needs it is left.
-    assert (jobs["train"], jobs["select"], jobs["finalise"]) == (1, 1, 1)
-    assert jobs["aggregate"] == jobs["report"] == 1

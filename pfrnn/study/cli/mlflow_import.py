@@ -28,6 +28,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--results", type=Path, help="import this folder")
     parser.add_argument("--params", default="params.yaml", help="parameter file(s), by commas")
     parser.add_argument("--out", type=Path, help="write a summary to this JSON file")
+    parser.add_argument(
+        "--create-store", action="store_true", help="only create or migrate the store's tables"
+    )
     parser.add_argument("--no-models", action="store_true", help="log no model")
     parser.add_argument(
         "--or-later", action="store_true", help="a store that does not take it is no failure"
@@ -72,8 +75,10 @@ def _import(parsed: argparse.Namespace, folders: list[Path]) -> None:
     from pfrnn.study.track.store import DEFAULT_URI, MlflowStore, create_store, tracking_uri
 
     uri = tracking_uri()
-    if uri == DEFAULT_URI and not Path("mlflow.db").exists():
+    if parsed.create_store or (uri == DEFAULT_URI and not Path("mlflow.db").exists()):
         create_store(uri)
+    if parsed.create_store:
+        return
     store = MlflowStore(uri)
     for folder in folders:
         plan = _plan(parsed.params, folder.name)
