@@ -222,12 +222,21 @@ class Evaluation(Strict):
     """How the selected setting is retrained and tested."""
 
     repetitions: Size = 6
+    repetitions_of: dict[str, Size] = Field(
+        default={}, description="Of single variants, by name; the others have `repetitions`."
+    )
     ensemble_repetitions: Size = 1
     passes: int = Field(
         default=10, ge=1, description="Passes a stochastic filter's metric is averaged over."
     )
     confidence: float = Field(default=0.95, gt=0, lt=1)
     bootstrap: int = Field(default=2000, ge=100)
+
+    def repetitions_for(self, variant: Variant) -> int:
+        """How many times a variant's selected setting is retrained."""
+        if variant.kind == "ensemble":
+            return self.ensemble_repetitions
+        return self.repetitions_of.get(variant.name, self.repetitions)
 
 
 class Execution(Strict):

@@ -236,11 +236,14 @@ def _cell_parameters(
     config: Config, card: Card, model: Variant, blocks: tuple[Block, ...]
 ) -> dict[str, Any]:
     members = members_of_ensemble(config, card) if model.kind == "ensemble" else 0
+    evaluation = config.evaluation.model_dump(
+        mode="json", exclude={"confidence", "bootstrap", "repetitions_of"}
+    )
+    if model.kind != "ensemble":
+        evaluation["repetitions"] = config.evaluation.repetitions_for(model)
     return {
         "blocks": [block.digest for block in blocks],
-        "evaluation": config.evaluation.model_dump(
-            mode="json", exclude={"confidence", "bootstrap"}
-        ),
+        "evaluation": evaluation,
         "variant": model.switched(),
         "ensemble": members,
     }

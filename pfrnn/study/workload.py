@@ -154,10 +154,11 @@ def _batches(sequences: int, batch_size: int) -> int:
 
 def _final_runs(plan: Plan, cell: Cell) -> int:
     config = plan.config.for_dataset(cell.dataset)
-    if variant(cell.variant).kind != "ensemble":
-        return config.evaluation.repetitions
-    members = members_of_ensemble(config, dataset(cell.dataset).card)
-    return members * config.evaluation.ensemble_repetitions
+    model = variant(cell.trained)
+    repetitions = config.evaluation.repetitions_for(model)
+    if model.kind != "ensemble":
+        return repetitions
+    return repetitions * members_of_ensemble(config, dataset(cell.dataset).card)
 
 
 def dataset_sizes(plan: Plan, prepared: Path | str = "data/prepared") -> dict[str, Sizes]:

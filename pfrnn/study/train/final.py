@@ -78,11 +78,11 @@ def run_final(plan: Plan, final_id: str, places: Places, device: str | None = No
 
 def _members(plan: Plan, cell: Cell, setting: Setting) -> list[Member]:
     config = plan.config.for_dataset(cell.dataset)
-    if variant(cell.trained).kind != "ensemble":
-        repetitions = config.evaluation.repetitions
+    model = variant(cell.trained)
+    repetitions = config.evaluation.repetitions_for(model)
+    if model.kind != "ensemble":
         return final_members(setting, repetitions, config.seed, cell.dataset)
     size = members_of_ensemble(config, dataset(cell.dataset).card)
-    repetitions = config.evaluation.ensemble_repetitions
     return ensemble_members(setting, repetitions, size, config.seed, cell.dataset)
 
 
