@@ -28,6 +28,7 @@ TIERS = {
     "quick_all": "every variant, small",
     "gpu": "the study at a reduced budget",
     "gpu_long": "the mazes' main models at three times tier gpu's epochs",
+    "study": "the converged study that reports/plan.md fixes",
     "paper": "the paper's whole grid",
 }
 SizeRule = Literal["fixed", "best"]
