@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from pfrnn.errors import RecordError
 from pfrnn.study.config import load_config
+from pfrnn.study.data.availability import with_sets
 from pfrnn.study.data.registry import dataset
-from pfrnn.study.data.substitutes import with_sets
 from pfrnn.study.files import digest_of, read_mapping, sha256_file
 from pfrnn.study.plan import Plan, make_plan, prepare_again
 from pfrnn.study.workload import Sizes, dataset_sizes, seconds, tasks

@@ -9,8 +9,8 @@ import pytest
 from invented_raw import write_air
 
 from pfrnn.study.config import TIERS
+from pfrnn.study.data.fetch import fetch
 from pfrnn.study.data.registry import dataset
-from pfrnn.study.data.remote import fetch
 from pfrnn.study.data.sets import air
 from pfrnn.study.plan import load_plan
 from pfrnn.study.report.matrices import rebuild_command

@@ -12,7 +12,7 @@ import pytest
 from _copy import Copy
 from invented_raw import write_air
 
-from tests.study.data.classification import class_raw
+from tests.study.data import class_raw
 from tests.study.data.loopback import serve
 
 # A proxy that refuses every connection stands between this machine and all but the loopback.

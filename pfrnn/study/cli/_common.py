@@ -95,7 +95,7 @@ def with_stand_ins(plan: Plan, results: Path) -> tuple[Plan, tuple[str, ...]]:
     Returns:
         The plan with them, and their names; a set that the plan lists anyway is none of them.
     """
-    from pfrnn.study.data.substitutes import with_sets
+    from pfrnn.study.data.availability import with_sets
     from pfrnn.study.plan import make_plan
 
     study = plan.config.study

@@ -72,7 +72,7 @@ def _fetch(names: Iterable[str], arguments: argparse.Namespace) -> tuple[list[st
         except MissingDataError as error:
             missing.append(name)
             print(f"{name}: missing: {error}", file=sys.stderr)
-        except DataError as error:
+        except (DataError, ConfigError) as error:
             failed.append(name)
             print(f"{name}: failed: {error}", file=sys.stderr)
     return missing, failed
@@ -81,8 +81,8 @@ def _fetch(names: Iterable[str], arguments: argparse.Namespace) -> tuple[list[st
 def _substitutes(arguments: argparse.Namespace, missing: list[str]) -> list[str]:
     """The tier's substitutes for its missing sets; none when checking what is on disk."""
     from pfrnn.study.config import load_config
+    from pfrnn.study.data.availability import substitutes_for
     from pfrnn.study.data.registry import dataset
-    from pfrnn.study.data.substitutes import substitutes_for
 
     if not arguments.tier or arguments.check:
         return []
@@ -108,15 +108,15 @@ def _names(arguments: argparse.Namespace) -> list[str]:
             raise MissingDataError(f"nothing to check: {arguments.raw_dir} holds no data set")
     if not names:
         raise ConfigError("no data set named; give names, --tier T or --all")
-    for name in names:
+    for name in arguments.names:
         dataset(name)
     return list(dict.fromkeys(names))
 
 
 def _one(name: str, arguments: argparse.Namespace) -> str:
-    from pfrnn.study.data.rawstate import inspect_raw
+    from pfrnn.study.data.fetch import fetch
     from pfrnn.study.data.registry import dataset
-    from pfrnn.study.data.remote import fetch
+    from pfrnn.study.data.state import inspect_raw
 
     found = dataset(name)
     allowed = name in arguments.allow_unverified

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pfrnn.errors import DataError
 from pfrnn.study.data.base import SPLITS, Arrays, Split, Task
+from pfrnn.study.data.splits import sequence_keys
 
 
 def check_contract(arrays: Arrays, task: Task) -> None:
@@ -72,41 +71,23 @@ def _wrong_values(split: Split, arrays: Arrays, task: Task) -> list[str]:
     return faults
 
 
-def leaks(splits: Mapping[str, Split]) -> list[str]:
-    """Audit splits for leakage: shared source rows, and equal sequences on two sides.
-
-    Two sequences are equal when their inputs, valid steps only, are the same bytes. For windows
-    of a resting sensor that happens by chance; a set may name such windows on its card, but a
-    published sequence that stands twice must stay on one side.
-
-    Returns:
-        One sentence a leak; empty when there is none.
-    """
-    found = []
+def shared_rows(splits: Mapping[str, Split]) -> list[str]:
+    """Say which pairs of splits share source rows, a sentence each; empty: nothing leaks."""
     rows = {name: np.unique(split.rows[split.rows >= 0]) for name, split in splits.items()}
+    found = []
     for a, b in combinations(splits, 2):
         shared = np.intersect1d(rows[a], rows[b], assume_unique=True)
         if len(shared):
             found.append(f"{len(shared)} source rows are in {a} and in {b} (first: {shared[0]})")
-    found += duplicate_sequences(splits)
     return found
 
 
-def duplicate_sequences(splits: Mapping[str, Split]) -> list[str]:
-    """Name the pairs of splits that share a sequence with equal inputs."""
+def equal_sequences(splits: Mapping[str, Split]) -> list[str]:
+    """Say which pairs of splits have sequences with equal inputs, a sentence each.
+
+    For windows of a resting sensor that happens by chance, so it is named on the card; a published
+    sequence that stands twice must stay on one side.
+    """
     keys = {name: set(sequence_keys(split)) for name, split in splits.items()}
-    found = []
-    for a, b in combinations(splits, 2):
-        shared = keys[a] & keys[b]
-        if shared:
-            found.append(f"{len(shared)} sequences of {a} stand in {b}, too")
-    return found
-
-
-def sequence_keys(split: Split) -> list[bytes]:
-    """Return each sequence's inputs, valid steps only, as bytes that compare equal when they do."""
-    return [_bytes(split.x[i, :length]) for i, length in enumerate(split.length)]
-
-
-def _bytes(values: npt.NDArray[Any]) -> bytes:
-    return np.ascontiguousarray(values).tobytes()
+    pairs = ((a, b, len(keys[a] & keys[b])) for a, b in combinations(splits, 2))
+    return [f"{count} sequences of {a} stand in {b}, too" for a, b, count in pairs if count]

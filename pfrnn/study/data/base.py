@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,23 @@ class Protocol(Strict):
     """Base of every data set's protocol; a set adds its own fields, all of them with a default.
 
     The caps take a seeded random part of a split *after* splitting; they make small tiers small
-    and are written on the prepared card. A set with a protocol that leaks on purpose gives its
-    model a property ``leaky`` that is True for it; ``prepare`` refuses leaks otherwise.
+    and are written on the prepared card.
+
+    Attributes:
+        added: keys that are younger than recorded results; at their defaults they stay out of
+            digests, so that recorded ids stay.
     """
+
+    added: ClassVar[tuple[str, ...]] = ()
 
     max_train: int | None = None
     max_validation: int | None = None
     max_test: int | None = None
+
+    @property
+    def leaky(self) -> bool:
+        """True where the protocol leaks on purpose; ``prepare`` raises for any other leak."""
+        return False
 
 
 class RawFile(NamedTuple):
@@ -39,14 +49,11 @@ class RawFile(NamedTuple):
             another digest is known it carries its kind: ``md5:...``, ``sha1:...`` or ``git:...``
             (the blob id of ``git hash-object --no-filters``).
         optional: True for a file that only a named alternative of the protocol needs.
-        excerpts: digests of known excerpts. With some known, another file beside a PARTIAL.md is
-            refused like any unknown one; with none known, any file may call itself an excerpt.
     """
 
     name: str
     sha256: tuple[str, ...] = ()
     optional: bool = False
-    excerpts: tuple[str, ...] = ()
 
 
 class Address(NamedTuple):
@@ -80,14 +87,17 @@ class Card(NamedTuple):
         redistributable: whether the data may be passed on: False where the licence forbids it,
             where none is stated, and where the publisher's own words leave a doubt. `pfrnn
             datasets`, `pfrnn publishable` and the report go by it.
-        files: raw files; empty for a simulated set.
-        addresses: where to get them, in order; a mirror comes first.
         rows: rows of the whole set, for the excerpt's share; None when simulated.
         target: what is predicted.
         unit: the target's unit (classification: ``%``, of accuracy).
         metric: the metric of the tables: rmse, mse, accuracy, ...
+        files: raw files; empty for a simulated set.
+        addresses: where to get them, in order; a mirror comes first. Empty: from a mirror, or put
+            into the raw folder by hand.
         tables: accepted digests of the parsed table (``Dataset.read``), which decide where a
             file's bytes differ from the publisher's but not its content (line ends, say).
+        excerpts: such digests of known excerpts. With some known, nothing else is an excerpt;
+            with none known, a PARTIAL.md beside the files makes them one.
         paper_scale: factor from our metric to the scale on which the paper's number is read
             (docs/protocols.md has the verdict), e.g. 0.1 for tens of Wh.
     """
@@ -99,13 +109,14 @@ class Card(NamedTuple):
     citation: str
     licence: str
     redistributable: bool
-    files: tuple[RawFile, ...]
-    addresses: tuple[Address, ...]
     rows: int | None
     target: str
     unit: str
     metric: str
+    files: tuple[RawFile, ...] = ()
+    addresses: tuple[Address, ...] = ()
     tables: tuple[str, ...] = ()
+    excerpts: tuple[str, ...] = ()
     paper_scale: float = 1.0
 
 
@@ -161,6 +172,24 @@ class Arrays(NamedTuple):
     predictions: Mapping[str, npt.NDArray[Any]] = {}
 
 
+class Alternative(NamedTuple):
+    """A named alternative to a set's default protocol: an open choice, made in another way.
+
+    Attributes:
+        name: in tables.
+        values: its keys below ``datasets.<set>``; empty: another reading of the same runs.
+        why: one sentence.
+        metric: metric of the reading; empty: the card's.
+        scale: factor from the metric to the paper's scale, likewise.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    why: str
+    metric: str = ""
+    scale: float = 1.0
+
+
 class Dataset(NamedTuple):
     """A data set: what it is, its protocol's model, and how its arrays are made.
 
@@ -170,20 +199,25 @@ class Dataset(NamedTuple):
         prepare: (folder with the raw files, protocol, seed) -> Arrays. Pure: the same files,
             protocol and seed give the same bytes. The folder is ``data/raw/<set>``.
         read: folder with the raw files -> the parsed table, column by column, an entry a source
-            row; its digest decides where a file's bytes are unknown (``Card.tables``), its
-            longest column gives the row count. Raises DataError where the files are not in the
-            publisher's format.
+            row, of every file that a protocol can read; its digest decides where a file's bytes
+            are unknown (``Card.tables``), its longest column gives the row count. Raises
+            DataError where the files are not in the publisher's format.
+        alternatives: named alternatives to the default protocol.
     """
 
     card: Card
     protocol: type[Protocol]
     prepare: Callable[[Path, Any, int], Arrays]
     read: Callable[[Path], Mapping[str, npt.NDArray[Any]]] | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
 
 def protocol_digest(name: str, values: Protocol, seed: int) -> str:
     """Digest of what decides a data set's prepared arrays, besides the raw files."""
-    return digest_of({"dataset": name, "protocol": values.model_dump(mode="json"), "seed": seed})
+    fields = type(values).model_fields
+    unset = {key for key in values.added if getattr(values, key) == fields[key].default}
+    dumped = values.model_dump(mode="json", exclude=unset)
+    return digest_of({"dataset": name, "protocol": dumped, "seed": seed})
 
 
 class PreparedCard(Strict):

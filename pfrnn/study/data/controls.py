@@ -95,7 +95,7 @@ def linear_autoregression(
 
 
 def linear_changes(
-    inputs: Floats, target: Floats, train: range, rows: npt.NDArray[np.int64]
+    inputs: Floats, target: Floats, train: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
 ) -> Floats:
     """Predict the target of row r + 1: its value at r plus a linear function of input changes.
 
@@ -105,15 +105,14 @@ def linear_changes(
     Args:
         inputs: (rows, D); row r holds the inputs known for predicting row r + 1.
         target: (rows,), in its unit.
-        train: the training rows.
+        train: (n,), input rows r to learn from.
         rows: (N, T) input rows r to predict at.
 
     Returns:
         (N, T, 1).
     """
     change = np.diff(inputs, axis=0, prepend=inputs[:1])
-    last = np.arange(train.start + 1, train.stop - 1)
-    step = _ridge(change[last], target[last + 1] - target[last], change[rows])
+    step = _ridge(change[train], target[train + 1] - target[train], change[rows])
     return (target[rows] + step)[..., None]
 
 
@@ -145,6 +144,41 @@ def summary_features(split: Split) -> Floats:
         parts = [values.mean(axis=0), values.std(axis=0), values.min(axis=0), values.max(axis=0)]
         rows.append(np.concatenate([*parts, change]))
     return np.asarray(rows)
+
+
+def sensor_controls(splits: Mapping[str, Split]) -> dict[str, npt.NDArray[np.int64]]:
+    """Predict the test windows' classes without a recurrent network.
+
+    All three have fixed settings and learn from train and validation together, since nothing is
+    chosen on validation here.
+
+    Args:
+        splits: train, validation and test with vector inputs.
+
+    Returns:
+        Control -> labels (N,) of the test split: ``majority``, ``logistic_regression`` on each
+        window's summary and ``random_forest`` (100 trees) on that and its last reading.
+
+    Randomness:
+        the forest's own, seeded with 0: a control is the same in every study.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+
+    pairs = zip(splits["train"], splits["validation"], strict=True)
+    seen, test = Split(*(np.concatenate(pair) for pair in pairs)), splits["test"]
+    forest = RandomForestClassifier(n_estimators=100, random_state=0, n_jobs=1)
+    forest.fit(_with_last(seen), seen.y)
+    return {
+        "majority": majority(seen.y, len(test.y)),
+        "logistic_regression": logistic_regression(seen, test),
+        "random_forest": np.asarray(forest.predict(_with_last(test)), dtype=np.int64),
+    }
+
+
+def _with_last(split: Split) -> Floats:
+    """The summary of each window, and its last reading: the class is the last step's."""
+    last = split.x[np.arange(len(split.x)), split.length - 1]
+    return np.concatenate([summary_features(split), last.astype(np.float64)], axis=1)
 
 
 def logistic_regression(train: Split, test: Split) -> npt.NDArray[np.int64]:

@@ -11,44 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 
-def file_digests(path: Path, kinds: Iterable[str] = ("sha256",)) -> dict[str, str]:
-    """Digest a file's bytes in one pass.
-
-    Args:
-        path: the file.
-        kinds: any of ``sha256``, ``sha1``, ``md5`` and ``git`` (git's blob id: SHA-1 over a
-            header with the size, then the bytes).
-
-    Returns:
-        kind -> hexadecimal digest.
-    """
-    hashes = {kind: _start(kind, path) for kind in kinds}
+def file_digest(path: Path, kind: str = "sha256") -> str:
+    """Digest a file's bytes: sha256, sha1, md5, or git (git's blob id)."""
+    running: Any = hashlib.new("sha1" if kind == "git" else kind, usedforsecurity=False)
+    if kind == "git":
+        running.update(b"blob %d\0" % path.stat().st_size)
     with path.open("rb") as source:
         while chunk := source.read(1 << 20):
-            for running in hashes.values():
-                running.update(chunk)
-    return {kind: running.hexdigest() for kind, running in hashes.items()}
-
-
-def _start(kind: str, path: Path) -> Any:
-    if kind == "git":
-        return hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    if kind == "sha256":
-        return hashlib.sha256()
-    return hashlib.new(kind, usedforsecurity=False)
-
-
-def parse_digest(text: str) -> tuple[str, str]:
-    """Split ``md5:280a…`` into its kind and its hexadecimal digits; no kind means sha256."""
-    kind, separator, digits = text.rpartition(":")
-    return (kind if separator else "sha256"), digits
+            running.update(chunk)
+    digits: str = running.hexdigest()
+    return digits
 
 
 def is_accepted(path: Path, accepted: Iterable[str]) -> bool:
-    """Tell whether a file has one of the accepted digests."""
-    wanted = [parse_digest(text) for text in accepted]
-    found = file_digests(path, {kind for kind, _ in wanted})
-    return any(found[kind] == digits for kind, digits in wanted)
+    """Tell whether a file has one of the digests; ``md5:280a…`` names its kind, else sha256."""
+    pairs = [text.rpartition(":") for text in accepted]
+    return any(file_digest(path, kind or "sha256") == digits for kind, _, digits in pairs)
 
 
 def arrays_digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:

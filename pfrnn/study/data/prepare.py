@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.audit import check_contract, duplicate_sequences, leaks
+from pfrnn.study.data.audit import check_contract, equal_sequences, shared_rows
 from pfrnn.study.data.base import (
     SPLITS,
     Arrays,
@@ -20,9 +20,9 @@ from pfrnn.study.data.base import (
 )
 from pfrnn.study.data.controls import control_scores
 from pfrnn.study.data.digests import arrays_digest
-from pfrnn.study.data.rawstate import RawState, check_recorded, inspect_raw
 from pfrnn.study.data.registry import dataset as registered
 from pfrnn.study.data.splits import cap_index, take
+from pfrnn.study.data.state import RawState, check_recorded, inspect_raw
 from pfrnn.study.data.store import load_card, load_prepared, named_arrays, save_prepared
 
 __all__ = ["load_card", "load_prepared", "make_prepared", "prepare"]
@@ -77,12 +77,10 @@ def make_prepared(dataset: Dataset, protocol: Protocol, seed: int, raw_dir: Path
 
 
 def _audit(arrays: Arrays, protocol: Protocol, dataset: Dataset) -> tuple[str, ...]:
-    """Refuse source rows in two splits; name equal windows, which chance alone can make."""
-    equal = tuple(duplicate_sequences(arrays.splits))
-    found = [sentence for sentence in leaks(arrays.splits) if sentence not in equal]
-    if not found:
-        return equal
-    if not getattr(protocol, "leaky", False):
+    """Raise for source rows in two splits; name equal windows, which chance alone can make."""
+    equal = tuple(equal_sequences(arrays.splits))
+    found = shared_rows(arrays.splits)
+    if found and not protocol.leaky:
         raise DataError(
             f"{dataset.card.name}: the protocol leaks: {'; '.join(found)}; correct its splits"
         )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import SPLITS, Protocol, Split
+from pfrnn.study.data.base import Protocol, Split
 from pfrnn.study.seeding import derive_seed
-
-GroupT = TypeVar("GroupT", bound=Hashable)
 
 
 def by_time(rows: int, validation: float, test: float) -> dict[str, range]:
@@ -38,9 +35,9 @@ def by_time(rows: int, validation: float, test: float) -> dict[str, range]:
 
 
 def by_group(
-    labels: Mapping[GroupT, int], validation: float, test: float, seed: int
-) -> dict[str, list[GroupT]]:
-    """Deal whole groups (sequences, persons) to the parts, class by class, by a seeded draw.
+    labels: Mapping[str, int], validation: float, test: float, seed: int
+) -> dict[str, str]:
+    """Deal whole groups (sequences, persons) to the splits, class by class, by a seeded draw.
 
     Each class gives ``round(share * its groups)`` groups to test and to validation, at least one
     each where it has three groups or more.
@@ -52,9 +49,9 @@ def by_group(
         seed: the draw's seed.
 
     Returns:
-        split name -> its groups, in the order of ``labels``.
+        Group -> train, validation or test.
     """
-    parts: dict[str, set[GroupT]] = {name: set() for name in SPLITS}
+    sides = dict.fromkeys(labels, "train")
     for label in sorted(set(labels.values())):
         groups = [group for group, its in labels.items() if its == label]
         generator = np.random.default_rng(derive_seed(seed, "groups", int(label)))
@@ -62,22 +59,20 @@ def by_group(
         least = 1 if len(groups) >= 3 else 0
         tests = max(least, round(test * len(groups))) if test > 0 else 0
         validations = max(least, round(validation * len(groups)))
-        parts["test"].update(order[:tests])
-        parts["validation"].update(order[tests : tests + validations])
-        parts["train"].update(order[tests + validations :])
-    return {name: [group for group in labels if group in parts[name]] for name in SPLITS}
+        sides |= dict.fromkeys(order[:tests], "test")
+        sides |= dict.fromkeys(order[tests : tests + validations], "validation")
+    return sides
 
 
 def take(split: Split, index: npt.NDArray[np.int64] | Sequence[int]) -> Split:
     """Return the sequences at ``index``, in that order."""
     chosen = np.asarray(index, dtype=np.int64)
-    return Split(
-        x=split.x[chosen],
-        length=split.length[chosen],
-        y=split.y[chosen],
-        mask=split.mask[chosen],
-        rows=split.rows[chosen],
-    )
+    return Split(*(values[chosen] for values in split))
+
+
+def sequence_keys(split: Split) -> list[bytes]:
+    """Return each sequence's inputs, valid steps only, as bytes that compare equal when they do."""
+    return [split.x[i, :length].tobytes() for i, length in enumerate(split.length)]
 
 
 def cap_index(split: str, sequences: int, protocol: Protocol, seed: int) -> npt.NDArray[np.int64]:

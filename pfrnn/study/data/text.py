@@ -1,10 +1,9 @@
-"""Documents of the text sets: lines, words, vocabulary, equal documents, arrays, controls."""
+"""Documents of the text sets: words, vocabulary, equal documents, arrays, controls."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +11,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.audit import sequence_keys
 from pfrnn.study.data.base import SPLITS, Arrays, Protocol, Split
-from pfrnn.study.data.rawbytes import BYTE_ORDER_MARK, read_bytes
-from pfrnn.study.data.splits import take
+from pfrnn.study.data.splits import sequence_keys, take
 from pfrnn.study.seeding import derive_seed
 
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
@@ -35,24 +32,6 @@ class Document(NamedTuple):
     row: int
     label: int
     words: tuple[str, ...]
-
-
-def read_lines(path: Path) -> list[bytes]:
-    r"""Read the lines of a text file as bytes, with LF or CRLF line ends.
-
-    Lines end at ``b"\n"`` only: ``str.splitlines`` also breaks at byte 0x85, which stands inside
-    sentences of MR.
-
-    Raises:
-        DataError: the file is missing, empty, an HTML page, or not in a one-byte encoding.
-    """
-    raw = read_bytes(path)
-    if b"\x00" in raw or raw.startswith(BYTE_ORDER_MARK):
-        raise DataError(
-            f"{path}: UTF-16, UTF-8 with a byte-order mark, or binary; expected the publisher's "
-            "one-byte text; delete it and fetch it again"
-        )
-    return [line.removesuffix(b"\r") for line in raw.removesuffix(b"\n").split(b"\n")]
 
 
 def split_words(line: bytes) -> tuple[str, ...]:

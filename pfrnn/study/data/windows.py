@@ -1,98 +1,201 @@
-"""Cutting splits into sequences: windows for prediction, windows for classes, padding."""
+"""Windows of recordings: cut, dealt to splits whole group by whole group, scaled on train only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import Split
+from pfrnn.study.data.base import SPLITS, Alternative, Protocol, Split
+from pfrnn.study.data.scaling import Floats
+from pfrnn.study.seeding import derive_seed
+
+LEAKY_NOTE = (
+    "LEAKY ON PURPOSE: overlapping windows of one recording stand in train and in test; the "
+    "accuracy says nothing about a new recording."
+)
 
 
-def window_starts(rows: range, length: int, stride: int) -> npt.NDArray[np.int64]:
-    """Return the first row of each window that lies wholly inside ``rows``.
+class WindowsProtocol(Protocol):
+    """A protocol of overlapping windows; a set says which splits it has, and its default."""
 
-    Args:
-        rows: consecutive rows of one split.
-        length: rows a window needs, at least 1.
-        stride: rows from one window's start to the next, at least 1.
+    added: ClassVar[tuple[str, ...]] = ("split_seed",)
 
-    Example:
-        >>> window_starts(range(10, 20), length=4, stride=3).tolist()
-        [10, 13, 16]
-    """
-    return np.arange(rows.start, rows.stop - length + 1, stride, dtype=np.int64)
+    split: str
+    split_seed: int = Field(0, ge=0, description="Another draw of the split; 0: the study's own.")
+
+    @property
+    def leaky(self) -> bool:
+        """True for the split that puts overlapping windows on several sides on purpose."""
+        return self.split == "random_windows"
+
+    def draw(self, seed: int) -> int:
+        """Return the seed that the split is drawn from."""
+        return derive_seed(seed, "split", self.split_seed) if self.split_seed else seed
 
 
-def forecast_split(
-    inputs: npt.NDArray[np.float32],
-    target: npt.NDArray[np.float32],
-    observed: npt.NDArray[np.bool_],
-    rows: range,
-    length: int,
-    stride: int,
-) -> Split:
-    """Cut one-step-ahead sequences: at step t the inputs up to row r, the target of row r + 1.
-
-    A window takes ``length + 1`` rows, all of them inside ``rows``: no input and no target
-    crosses the border of a split.
-
-    Args:
-        inputs: (rows, D), standardised.
-        target: (rows, C), standardised.
-        observed: (rows,), False where the target is missing; such steps are masked.
-        rows: the split's rows.
-        length: steps a sequence.
-        stride: rows between the starts of sequences.
-
-    Raises:
-        DataError: the split is shorter than one window.
-    """
-    starts = window_starts(rows, length + 1, stride)
-    if not len(starts):
-        raise DataError(
-            f"a split of {len(rows)} rows has no window of {length} steps and one step ahead; "
-            "choose a smaller window or a larger share"
-        )
-    index = starts[:, None] + np.arange(length)
-    mask = observed[index + 1]
-    return Split(
-        x=inputs[index],
-        length=np.full(len(starts), length, dtype=np.int32),
-        y=np.where(mask[..., None], target[index + 1], np.float32(0)),
-        mask=mask,
-        rows=index,
+def split_draws(values: Mapping[str, Any]) -> tuple[Alternative, ...]:
+    """Name further draws of a split; with its own draw they are five."""
+    return tuple(
+        Alternative(f"draw{n}", {**values, "split_seed": n}, "Another draw of the split.")
+        for n in range(1, 5)
     )
 
 
-def label_split(
-    sequences: Sequence[npt.NDArray[Any]],
-    labels: Sequence[int],
-    rows: Sequence[npt.NDArray[np.int64]],
-    max_length: int | None = None,
-) -> Split:
-    """Pad sequences with a label each to one array; the prediction counts at the last valid step.
+class Windows(NamedTuple):
+    """Windows of one or more recordings; N windows of T steps with D inputs.
+
+    Attributes:
+        x: float64 (N, T, D), in the sensors' units.
+        y: int64 (N,), the class at the last step.
+        rows: int64 (N, T), source row behind each step.
+    """
+
+    x: Floats
+    y: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+
+    def take(self, index: npt.NDArray[Any]) -> Windows:
+        """Return the windows at ``index``."""
+        return Windows(self.x[index], self.y[index], self.rows[index])
+
+
+def cut_windows(
+    values: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    rows: npt.NDArray[Any],
+    length: int,
+    stride: int,
+) -> Windows:
+    """Cut one uninterrupted recording into windows; the class is the one at the last step.
 
     Args:
-        sequences: each (steps, D) float32 or (steps,) int32 tokens; padding is 0.
-        labels: class of each.
-        rows: numbers of the source rows behind each sequence's steps; padding is -1.
-        max_length: steps of the padded array; default: the longest sequence's.
+        values: (n, D); fewer than ``length`` steps give no window.
+        labels: (n,), class of each step.
+        rows: (n,), source row of each step.
+        length: steps of a window.
+        stride: steps from one window's start to the next's.
+
+    Example:
+        >>> steps = np.arange(5)
+        >>> cut_windows(steps[:, None], steps, steps, length=3, stride=2).rows.tolist()
+        [[0, 1, 2], [2, 3, 4]]
     """
-    if not len(sequences):
-        raise DataError("a split has no sequence; choose larger shares or smaller windows")
-    longest = max_length or max(len(sequence) for sequence in sequences)
-    first = np.asarray(sequences[0])
-    count = len(sequences)
-    x = np.zeros((count, longest, *first.shape[1:]), dtype=first.dtype)
-    source = np.full((count, longest), -1, dtype=np.int64)
-    mask = np.zeros((count, longest), dtype=bool)
-    for i, (sequence, numbers) in enumerate(zip(sequences, rows, strict=True)):
-        x[i, : len(sequence)] = sequence
-        source[i, : len(sequence)] = numbers
-        mask[i, len(sequence) - 1] = True
-    length = np.array([len(sequence) for sequence in sequences], dtype=np.int32)
-    return Split(x, length, np.asarray(labels, dtype=np.int64), mask, source)
+    starts = np.arange(0, len(values) - length + 1, stride)
+    index = starts[:, None] + np.arange(length)
+    return Windows(
+        x=np.asarray(values, dtype=np.float64)[index],
+        y=np.asarray(labels, dtype=np.int64)[starts + length - 1],
+        rows=np.asarray(rows, dtype=np.int64)[index],
+    )
+
+
+def join(parts: Sequence[Windows]) -> Windows:
+    """Put windows of several recordings together, in the order given."""
+    return Windows(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+
+def assign_by_weight(
+    weights: Mapping[str, int], validation: float, test: float, seed: int
+) -> dict[str, str]:
+    """Give whole groups, in random order, to test and validation until each has its share.
+
+    Train gets the rest. Shares count by weight, since recordings differ in length.
+
+    Args:
+        weights: group -> its number of windows.
+        validation: wanted share of the weight, at least.
+        test: likewise.
+        seed: of the order, one permutation from ``numpy.random.default_rng(seed)``.
+
+    Returns:
+        Group -> train, validation or test.
+    """
+    names = sorted(weights)
+    total = sum(weights.values())
+    # 1e-9: five groups and a share of 0.2 must give one group, whatever 0.2 * 5 rounds to.
+    wanted = {"test": test * total - 1e-9, "validation": validation * total - 1e-9}
+    got = {"test": 0, "validation": 0, "train": 0}
+    result: dict[str, str] = {}
+    for index in np.random.default_rng(seed).permutation(len(names)):
+        name = names[index]
+        result[name] = next((part for part in wanted if got[part] < wanted[part]), "train")
+        got[result[name]] += weights[name]
+    return result
+
+
+def deal_windows(
+    groups: Mapping[str, Windows], validation: float, test: float, seed: int
+) -> dict[str, Windows]:
+    """Spread single windows over the splits at random: leaks wherever windows overlap."""
+    windows = join([groups[name] for name in sorted(groups)])
+    order = np.random.default_rng(seed).permutation(len(windows.y))
+    counts = [round(len(order) * share) for share in (test, validation)]
+    tested, validated, trained = np.split(order, np.cumsum(counts))
+    chosen = {"train": trained, "validation": validated, "test": tested}
+    return {name: windows.take(np.sort(chosen[name])) for name in SPLITS}
+
+
+def deal_groups(groups: Mapping[str, Windows], sides: Mapping[str, str]) -> dict[str, Windows]:
+    """Join the windows of all groups of each split, in the groups' sorted order.
+
+    Args:
+        groups: group -> its windows.
+        sides: group -> split.
+
+    Raises:
+        DataError: a split would be empty.
+    """
+    result = {}
+    for name in SPLITS:
+        parts = [groups[group] for group in sorted(groups) if sides[group] == name]
+        if not any(len(part.y) for part in parts):
+            raise DataError(
+                f"no window for the split {name}: the recordings are too few or too short; shorten "
+                "the protocol's window, or fetch the whole file"
+            )
+        result[name] = join(parts)
+    return result
+
+
+def scaled_splits(
+    parts: Mapping[str, Windows],
+    center: Floats | None = None,
+    scale: Floats | None = None,
+    clip: float = np.inf,
+) -> dict[str, Split]:
+    """Scale the inputs and pack the splits.
+
+    Args:
+        parts: windows of each split.
+        center: (D,), subtracted; default: the mean over train's windows.
+        scale: (D,), divided by; default: the standard deviation over train's windows.
+        clip: largest scaled size of an input.
+    """
+    train = parts["train"].x.reshape(-1, parts["train"].x.shape[-1])
+    center = train.mean(axis=0) if center is None else center
+    scale = train.std(axis=0) if scale is None else scale
+    scale = np.where(scale > 0, scale, 1.0)
+    splits = {}
+    for name, windows in parts.items():
+        x = ((windows.x - center) / scale).clip(-clip, clip)
+        count, steps = windows.rows.shape
+        splits[name] = Split(
+            x=x.astype(np.float32),
+            length=np.full(count, steps, dtype=np.int32),
+            y=windows.y,
+            mask=np.tile(np.arange(steps) == steps - 1, (count, 1)),
+            rows=windows.rows,
+        )
+    return splits
+
+
+def robust_scale(windows: Windows) -> tuple[Floats, Floats]:
+    """Median and quartile distance / 1.349 of each input, for sensors with spikes."""
+    values = windows.x.reshape(-1, windows.x.shape[-1])
+    low, center, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    return center, (high - low) / 1.349

@@ -6,21 +6,23 @@ from pathlib import Path
 import pytest
 
 import pfrnn.study.data.sets
+from pfrnn.study.data import download
 from tests.study.data.loopback import Site, serve
 
 
 @pytest.fixture(autouse=True)
-def _own_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study's own sets: tests of the training add toys to the registry of their process."""
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study's own sets (training tests add toys), no mirror, no proxy, no patience."""
     monkeypatch.setattr(
         pfrnn.study.data.sets, "__path__", [str(Path(pfrnn.study.data.sets.__file__).parent)]
     )
+    monkeypatch.setattr(download, "BACKOFF", 0.01)
+    monkeypatch.setenv("no_proxy", "*")
 
 
 @pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A web server on the loopback interface, reached without any proxy."""
-    monkeypatch.setenv("no_proxy", "*")
+def site() -> Iterator[Site]:
+    """A web server on the loopback interface."""
     with serve() as served:
         yield served
 

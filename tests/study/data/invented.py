@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from pfrnn.study.data.sets import aep, air, arem, nasdaq, pm
-from pfrnn.study.data.sets._arem_files import SHA256
 
 
 def air_bytes(rows: int = 400, seed: int = 0) -> bytes:
     """``;``, decimal commas, CRLF, two empty columns, -200 for missing, empty rows at the end."""
     draw = np.random.default_rng(seed)
     start = dt.datetime(2004, 3, 10, 18)
-    lines = [";".join(air.HEADER)]
+    lines = [";".join(air.LAYOUT.columns)]
     for row in range(rows):
         moment = start + dt.timedelta(hours=row)
         cells = [moment.strftime("%d/%m/%Y"), moment.strftime("%H.%M.%S")]
@@ -25,7 +24,7 @@ def air_bytes(rows: int = 400, seed: int = 0) -> bytes:
             missing = draw.random() < (0.9 if column.startswith("NMHC") else 0.05)
             cells.append("-200" if missing else f"{value:.1f}".replace(".", ","))
         lines.append(";".join([*cells, "", ""]))
-    lines += [";" * (len(air.HEADER) - 1)] * 3
+    lines += [";" * (len(air.LAYOUT.columns) - 1)] * 3
     return ("\r\n".join(lines) + "\r\n").encode()
 
 
@@ -33,7 +32,7 @@ def pm_bytes(rows: int = 400, seed: int = 0) -> bytes:
     """Commas, CRLF, NA in pm2.5 only."""
     draw = np.random.default_rng(seed)
     start = dt.datetime(2010, 1, 1)
-    lines = [",".join(pm.HEADER)]
+    lines = [",".join(pm.LAYOUT.columns)]
     for row in range(rows):
         moment = start + dt.timedelta(hours=row)
         target = "NA" if row < 3 or draw.random() < 0.05 else str(int(draw.integers(5, 400)))
@@ -48,11 +47,11 @@ def aep_bytes(rows: int = 400, seed: int = 0) -> bytes:
     """Every cell quoted, some with leading spaces, CRLF, ten-minute steps."""
     draw = np.random.default_rng(seed)
     start = dt.datetime(2016, 1, 11, 17)
-    lines = [",".join(f'"{name}"' for name in aep.HEADER)]
+    lines = [",".join(f'"{name}"' for name in aep.LAYOUT.columns)]
     for row in range(rows):
         moment = start + dt.timedelta(minutes=10 * row)
         cells = [moment.strftime("%Y-%m-%d %H:%M:%S"), f"{10 * int(draw.integers(1, 40)):4d}"]
-        cells += [f"{draw.normal(20, 3):.15f}" for _ in aep.HEADER[2:]]
+        cells += [f"{draw.normal(20, 3):.15f}" for _ in aep.LAYOUT.columns[2:]]
         lines.append(",".join(f'"{cell}"' for cell in cells))
     return ("\r\n".join(lines) + "\r\n").encode()
 
@@ -79,9 +78,9 @@ def arem_bytes(name: str, seed: int = 0) -> bytes:
     draw = np.random.default_rng([seed, *name.encode()])
     activity = name.partition("/")[0]
     lines = [f"# Task: {activity}", "# Frequency (Hz): 20", "# Clock (millisecond): 250"]
-    lines += ["# Duration (seconds): 120", arem.COLUMNS]
+    lines += ["# Duration (seconds): 120", "# Columns: time,avg_rss12,..."]
     rows = []
-    for step in range(arem.ROWS):
+    for step in range(480):
         values = draw.normal(20 + 5 * arem.ACTIVITIES.index(activity), 3, 6)
         rows.append(",".join([str(250 * step), *(f"{value:.2f}" for value in values)]))
     if name == "sitting/dataset8.csv":
@@ -94,7 +93,7 @@ def arem_bytes(name: str, seed: int = 0) -> bytes:
 
 def write_arem(folder: Path) -> None:
     """All 88 files; bit-equal and nearly equal copies as in the publisher's."""
-    for name in SHA256:
+    for name in arem.FILES:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(arem_bytes(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import yaml
 
 import pfrnn.study.data.sets
 from pfrnn.study.cli import main
-from pfrnn.study.data.audit import leaks
+from pfrnn.study.data.audit import shared_rows
 from pfrnn.study.data.store import load_prepared
 from pfrnn.study.plan import load_plan
 
@@ -23,11 +24,14 @@ PAGE = ROOT / "docs" / "adding_a_dataset.md"
 
 def raw_file(rows: int = 600) -> str:
     draw = np.random.default_rng(0)
-    lines = ["hour,level,wind"]
+    lines = ["time,level,wind"]
+    start = dt.datetime(2020, 1, 1)
     for hour in range(rows):
         level = 200 * np.sin(2 * np.pi * hour / 12.4) + draw.normal(0, 5)
         shown = "-" if hour % 50 == 7 else f"{level:.1f}"
-        lines.append(f"{hour},{shown},{draw.gamma(2, 3):.1f}")
+        lines.append(
+            f"{start + dt.timedelta(hours=hour):%Y-%m-%d %H:%M},{shown},{draw.gamma(2, 3):.1f}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -52,14 +56,13 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_page(added: Path, capsys: pytest.CaptureFixture[str]) -> None:
     params = str(ROOT / "params.yaml")
-    assert main(["fetch", "tides"]) == 1  # nobody vouches for the file yet
-    assert "--allow-unverified tides" in capsys.readouterr().err
-    assert main(["fetch", "tides", "--allow-unverified", "tides"]) == 0
+    assert main(["fetch", "tides"]) == 0
+    assert "tides: unverified" in capsys.readouterr().out
     assert main(["prepare", "tides", "--out", "out", "--params", params]) == 0
 
     prepared = load_prepared("out")
     assert prepared.card.state == "unverified"
-    assert leaks(prepared.splits) == []
+    assert shared_rows(prepared.splits) == []
     controls = prepared.card.controls
     assert controls["linear_autoregression"]["rmse"] < controls["persistence"]["rmse"] / 2
 
@@ -71,7 +74,7 @@ def test_the_page(added: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.prepared_id("tides") != other.prepared_id("tides")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_stands_in_the_tables(added: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trained, selected, tested and reported as any other set, by the same commands."""
     (added / "mine.yaml").write_text(
@@ -81,7 +84,7 @@ def test_it_stands_in_the_tables(added: Path, capsys: pytest.CaptureFixture[str]
     options = ["--params", f"{ROOT / 'params.yaml'},mine.yaml", "--tier", "smoke"]
     plan = load_plan(ROOT / "params.yaml", "smoke", yaml.safe_load(Path("mine.yaml").read_text()))
     (cell,) = plan.cells
-    assert main(["fetch", "tides", "--allow-unverified", "tides"]) == 0
+    assert main(["fetch", "tides"]) == 0
     assert main(["prepare", "tides", *options]) == 0
     for block in plan.blocks:
         assert main(["train", block.id, *options]) == 0
@@ -102,4 +105,18 @@ def test_the_pages_commands_exist() -> None:
     used = set(re.findall(r"^pfrnn (\w+)", PAGE.read_text(), re.MULTILINE))
     assert used == {"datasets", "fetch", "prepare"}
     for command in used:
-        assert (ROOT / "pfrnn" / "cli" / f"{command}.py").is_file()
+        assert (ROOT / "pfrnn/study/cli" / f"{command}.py").is_file()
+
+
+def test_a_broken_file_disables_its_own_set_only(
+    added: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (added / "sets/tides.py").write_text("DATASET = 1 / 0\n")
+    params = ["--params", str(ROOT / "params.yaml")]
+    assert main(["datasets", *params, "--tier", "quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "tides: error: data set tides: pfrnn.study.data.sets.tides: ZeroDivisionError" in shown
+    assert "maze10" in shown
+    assert main(["fetch", "maze10"]) == 0
+    assert load_plan(ROOT / "params.yaml", "quick").cells
+    assert main(["fetch", "tides"]) != 0

@@ -30,7 +30,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setattr(air, "DATASET", air.DATASET._replace(card=card))
     monkeypatch.setenv("PFRNN_DATA_MIRROR", str(tmp_path / "mirror"))
-    monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(asked, "_connects", lambda host, port: False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pfrnn.errors import DataError, MissingDataError
-from pfrnn.study.data.audit import check_contract, duplicate_sequences, leaks
+from pfrnn.study.data.audit import check_contract, equal_sequences, shared_rows
 from pfrnn.study.data.base import Arrays, Card, Dataset, Protocol, Split
+from pfrnn.study.data.forecast import forecast_windows
 from pfrnn.study.data.prepare import make_prepared
 from pfrnn.study.data.store import load_prepared, save_prepared
-from pfrnn.study.data.windows import forecast_split
 
 RANGES = {"train": range(60), "validation": range(60, 80), "test": range(80, 100)}
 
@@ -23,7 +23,9 @@ def toy_arrays(ranges: dict[str, range] | None = None, stride: int = 4) -> Array
     x = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
     observed = np.ones(100, dtype=bool)
     splits = {
-        name: forecast_split(x, x[:, :1], observed, rows, 4, stride)
+        name: forecast_windows(
+            x, x[:, :1], observed, np.arange(rows.start, rows.stop - 4, stride), 4
+        )
         for name, rows in (ranges or RANGES).items()
     }
     truth = splits["test"].y.astype(np.float64) * 2.0 + 1.0
@@ -39,13 +41,17 @@ def toy_arrays(ranges: dict[str, range] | None = None, stride: int = 4) -> Array
 
 
 class ToyProtocol(Protocol):
-    leaky: bool = False
+    on_purpose: bool = False
+
+    @property
+    def leaky(self) -> bool:
+        return self.on_purpose
 
 
 def toy(arrays: Arrays) -> Dataset:
     text = dict.fromkeys(("title", "origin", "citation", "licence", "target", "unit"), "invented")
     card = Card(
-        name="toy", task="regression", redistributable=True, files=(), addresses=(), rows=None,
+        name="toy", task="regression", redistributable=True, rows=None,
         metric="rmse", **text,
     )  # fmt: skip
     return Dataset(card, ToyProtocol, lambda folder, protocol, seed: arrays)
@@ -119,15 +125,16 @@ def test_shared_rows_are_refused_unless_meant(tmp_path: Path) -> None:
     leaking = toy_arrays({**RANGES, "test": range(75, 100)})
     with pytest.raises(DataError, match=r"the protocol leaks: .* in validation and in test"):
         prepared(tmp_path, leaking)
-    notes = prepared(tmp_path, leaking, leaky=True).card.notes
+    notes = prepared(tmp_path, leaking, on_purpose=True).card.notes
     assert any(note.startswith("LEAKY ON PURPOSE") for note in notes)
 
 
 def test_audit_finds_equal_sequences() -> None:
     arrays = toy_arrays()
-    assert leaks(arrays.splits) == []
+    assert equal_sequences(arrays.splits) == []
+    assert shared_rows(arrays.splits) == []
     arrays.splits["test"].x[1] = arrays.splits["train"].x[3]
-    assert duplicate_sequences(arrays.splits) == ["1 sequences of train stand in test, too"]
+    assert equal_sequences(arrays.splits) == ["1 sequences of train stand in test, too"]
 
 
 def spoil(field: str, change: Any) -> Arrays:

@@ -1,33 +1,25 @@
-"""The real files of the mirror: digests, known counts, traps, levels, and damaged copies."""
+"""The real files of the mirror: states, golden arrays, known counts, traps, levels, edits."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pfrnn.errors import DataError
-from pfrnn.study.cli import main
-from pfrnn.study.data.audit import leaks
 from pfrnn.study.data.base import Prepared
 from pfrnn.study.data.controls import persistence, regression_scores
-from pfrnn.study.data.digests import arrays_digest
-from pfrnn.study.data.inventory import entry
+from pfrnn.study.data.fetch import fetch
 from pfrnn.study.data.prepare import make_prepared
-from pfrnn.study.data.rawstate import inspect_raw
 from pfrnn.study.data.registry import dataset, protocol
-from pfrnn.study.data.remote import fetch
 from pfrnn.study.data.scaling import carry_forward
 from pfrnn.study.data.sets import aep, air, arem, nasdaq, pm
-from tests.study.data.test_damage import CASES, DAMAGE, SEPARATOR, swap_rows
+from pfrnn.study.data.state import inspect_raw
+from pfrnn.study.files import read_json
 
 pytestmark = [
     pytest.mark.mirror,
@@ -36,14 +28,20 @@ pytestmark = [
         reason="the real raw files are needed: set PFRNN_DATA_MIRROR",
     ),
 ]
-NAMES = ("aep", "air", "arem", "nasdaq", "pm")
+# Digests of the arrays that the default protocols prepare (seed 2020).
+GOLDEN: dict[str, str] = read_json(Path(__file__).with_name("prepared_digests.json"))
+ROWS = {
+    "aep": 19735, "air": 9357, "arem": 42239, "gas": 4131, "lpa": 57623, "mr": 10662,
+    "nasdaq": 4517, "pm": 43824, "r52": 9100, "uid": 149332,
+}  # fmt: skip
+EXCERPTS = ("gas", "lpa", "nasdaq")
 
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Raw folders of this file's sets, fetched from the mirror."""
+    """All raw folders, fetched from the mirror."""
     folder = tmp_path_factory.mktemp("raw")
-    for name in NAMES:
+    for name in ROWS:
         fetch(dataset(name), folder)
     return folder
 
@@ -60,49 +58,83 @@ def prepared(raw: Path) -> Callable[..., Prepared]:
     return get
 
 
-@pytest.mark.parametrize(
-    ("name", "state", "rows"),
-    [
-        ("aep", "whole", 19735),
-        ("air", "whole", 9357),
-        ("arem", "whole", 42239),
-        ("nasdaq", "excerpt", 4517),
-        ("pm", "whole", 43824),
-    ],
-)
-def test_state_and_rows(name: str, state: str, rows: int, raw: Path) -> None:
-    found = entry(name, raw)
-    assert (found.state, found.rows) == (state, rows)
-    if state == "whole":
-        assert found.rows_whole == rows
-        assert arrays_digest(dataset(name).read(raw / name)) in dataset(name).card.tables  # type: ignore[misc]
-
-
-def test_the_list_is_that_of_the_mirrors_page(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("name", ROWS)
+def test_state_rows_and_golden_arrays(
+    name: str, raw: Path, prepared: Callable[..., Prepared]
 ) -> None:
-    """Three simulated, seven whole, three excerpts, with the page's row counts."""
-    params = str(Path(__file__).parents[3] / "params.yaml")
-    assert main(["datasets", "--json", "--raw-dir", str(tmp_path), "--params", params]) == 0
-    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
-    states = Counter(entry["state"] for entry in found.values())
-    assert states == {"simulated": 3, "whole": 7, "excerpt": 3}
-    page = Path(os.environ["PFRNN_DATA_MIRROR"], "README.md").read_text(encoding="utf-8")
-    lines = [[cell.strip() for cell in row.split("|")] for row in page.splitlines() if "|" in row]
-    listed = {cells[2]: cells for cells in lines if cells[2] in found}
-    assert len(listed) == 10
-    for name, cells in listed.items():
-        assert cells[3].startswith(found[name]["state"])
-        counts = re.split(" x | of ", cells[5])[0].replace(",", "").split(" + ")
-        assert found[name]["rows"] == sum(map(int, counts))
+    state = inspect_raw(dataset(name), raw / name)
+    assert state.state == ("excerpt" if name in EXCERPTS else "whole")
+    assert max(len(column) for column in dataset(name).read(raw / name).values()) == ROWS[name]  # type: ignore[misc]
+    assert (dataset(name).card.rows == ROWS[name]) is (state.state == "whole")
+    assert prepared(name).card.arrays_digest == GOLDEN[name]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_leakage_audit(name: str, prepared: Callable[..., Prepared]) -> None:
-    assert leaks(prepared(name).splits) == []
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["maze10", "maze18", "maze27"])
+def test_golden_mazes(name: str, tmp_path: Path) -> None:
+    made = make_prepared(dataset(name), protocol(name, {}), 2020, tmp_path)
+    assert made.card.arrays_digest == GOLDEN[name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+FIRST = {
+    "aep": aep.FILE, "air": air.FILE, "pm": pm.FILE, "uid": "7.csv", "nasdaq": nasdaq.FILE,
+    "arem": "walking/dataset3.csv", "lpa": "ConfLongDemo_JSI.txt", "r52": "r52-test-all-terms.txt",
+    "mr": "rt-polarity.pos", "gas": "HT_Sensor_dataset.dat",
+}  # fmt: skip
+
+
+def edited(raw: Path, name: str, target: Path, change: Callable[[bytes], bytes]) -> Path:
+    """A copy of a raw folder with one file changed, and without a memory."""
+    shutil.copytree(raw / name, target / name)
+    path = target / name / FIRST[name]
+    path.chmod(0o644)
+    path.write_bytes(change(path.read_bytes()))
+    for record in ("fetch.json", ".fetch.json"):
+        (target / name / record).unlink()
+    return target / name
+
+
+def resaved(body: bytes) -> bytes:
+    """Other line ends, a byte-order mark, no last line end."""
+    unix = body.replace(b"\r\n", b"\n").rstrip(b"\n")
+    return b"\xef\xbb\xbf" + (unix if b"\r\n" in body else unix.replace(b"\n", b"\r\n"))
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_resaved_file_is_the_same_table(name: str, raw: Path, tmp_path: Path) -> None:
+    folder = edited(raw, name, tmp_path, resaved)
+    assert inspect_raw(dataset(name), folder).state == ("excerpt" if name in EXCERPTS else "whole")
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda body: body[: body.rindex(b"\n", 0, len(body) // 2) + 1],
+    "swapped": lambda body: b"\n".join(
+        [*(lines := body.split(b"\n"))[:10], lines[11], lines[10], *lines[12:]]
+    ),
+}
+
+
+# The order of GAS's and LPA's lines carries no meaning.
+EDITS = [(n, c) for n in FIRST for c in CHANGES if c == "cut" or n not in ("gas", "lpa")]
+
+
+@pytest.mark.parametrize(("name", "change"), EDITS)
+def test_an_edited_file_is_an_error(name: str, change: str, raw: Path, tmp_path: Path) -> None:
+    """Also one that only an alternative protocol reads (MR's polarity file)."""
+    folder = edited(raw, name, tmp_path, CHANGES[change])
+    with pytest.raises(DataError, match=r"not the publisher's file|expected|do not fit"):
+        inspect_raw(dataset(name), folder)
+
+
+def test_mr_files_swapped_are_an_error(raw: Path, tmp_path: Path) -> None:
+    negative = (raw / "mr/rt-polarity.neg").read_bytes()
+    folder = edited(raw, "mr", tmp_path, lambda body: negative)
+    (folder / "rt-polarity.neg").write_bytes((raw / "mr/rt-polarity.pos").read_bytes())
+    with pytest.raises(DataError, match="not the publisher's file"):
+        inspect_raw(dataset("mr"), folder)
+
+
+@pytest.mark.parametrize("name", ["aep", "air", "arem", "nasdaq", "pm"])
 def test_models_have_something_to_win(name: str, prepared: Callable[..., Prepared]) -> None:
     """A simple fitted control beats the dumb one, so learning is possible."""
     controls = prepared(name).card.controls
@@ -177,7 +209,7 @@ def test_aep_values(raw: Path) -> None:
     assert target.mean() == pytest.approx(97.69, abs=0.01)
     assert (target % 10 == 0).all()
     assert (table["rv1"] == table["rv2"]).all()
-    steps = aep.author_test_steps(raw / "aep")
+    steps = table["author_test"]
     assert len(steps) == 4932
     assert np.isin(steps, table["step"]).all()
 
@@ -201,72 +233,6 @@ def test_arem_test_set_is_large_enough(prepared: Callable[..., Prepared]) -> Non
     assert prepared("arem").card.sequences["test"] >= 565
 
 
-def edit_copy(raw: Path, name: str, file: str, target: Path, change: Any) -> Path:
-    shutil.copytree(raw / name, target / name)
-    path = target / name / file
-    path.chmod(0o644)
-    path.write_bytes(change(path.read_bytes()))
-    (target / name / "fetch.json").unlink(missing_ok=True)
-    return target / name
-
-
-FILES = {"aep": aep.FILE, "air": air.FILE, "nasdaq": nasdaq.FILE, "pm": pm.FILE}
-
-
-def line_ends(body: bytes) -> bytes:
-    unix = body.replace(b"\r\n", b"\n")
-    return unix if b"\r\n" in body else unix.replace(b"\n", b"\r\n")
-
-
-EDITS: dict[str, Callable[[bytes], bytes]] = {
-    "cut at a line": lambda body: body[: body.rindex(b"\n", 0, len(body) // 2) + 1],
-    "one digit": lambda body: body[:5000].replace(b"1", b"2", 1) + body[5000:],
-    "two rows swapped": swap_rows,
-}
-
-
-@pytest.mark.parametrize("damage", EDITS)
-@pytest.mark.parametrize("name", FILES)
-def test_edited_real_file_is_refused(name: str, damage: str, raw: Path, tmp_path: Path) -> None:
-    folder = edit_copy(raw, name, FILES[name], tmp_path, EDITS[damage])
-    with pytest.raises(DataError, match="not the publisher's file") as caught:
-        inspect_raw(dataset(name), folder)
-    assert FILES[name] in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "damage"), CASES)
-def test_damaged_real_file_is_named(name: str, damage: str, raw: Path, tmp_path: Path) -> None:
-    """The refusal also says where the fault is; a web page isn't even compared."""
-    change, message = DAMAGE[damage]
-    folder = edit_copy(raw, name, FILES[name], tmp_path, lambda body: change(body, SEPARATOR[name]))
-    with pytest.raises(DataError) as caught:
-        inspect_raw(dataset(name), folder)
-    said = "expected data" if damage == "html page" else "not the publisher's file"
-    assert said in str(caught.value)
-    assert re.search(message, str(caught.value)), str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["aep", "air", "pm"])
-def test_other_line_ends_are_the_same_table(name: str, raw: Path, tmp_path: Path) -> None:
-    folder = edit_copy(raw, name, FILES[name], tmp_path, line_ends)
-    state = inspect_raw(dataset(name), folder)
-    assert state.state == "whole"
-    assert "bytes" in state.note
-
-
-def test_arem_other_line_ends(raw: Path, tmp_path: Path) -> None:
-    file = "walking/dataset3.csv"
-    folder = edit_copy(raw, "arem", file, tmp_path, lambda body: body.replace(b"\r", b""))
-    assert inspect_raw(dataset("arem"), folder).state == "whole"
-
-
-def test_nasdaq_is_an_excerpt_with_its_own_split(prepared: Callable[..., Prepared]) -> None:
-    card = prepared("nasdaq").card
-    assert card.state == "excerpt"
-    assert "4,517 of 40,560" in card.state_note
-    assert any("not DA-RNN's rows" in note for note in card.notes)
-
-
 @pytest.mark.parametrize(
     ("name", "control", "shown"),
     [
@@ -280,6 +246,11 @@ def test_nasdaq_is_an_excerpt_with_its_own_split(prepared: Callable[..., Prepare
         ("nasdaq", "linear_changes", {"rmse": "0.24"}),
         ("arem", "majority", {"accuracy": "15.8"}),
         ("arem", "logistic_regression", {"accuracy": "81.8"}),
+        ("lpa", "random_forest", {"accuracy": "84.6"}),
+        ("gas", "random_forest", {"accuracy": "81.5"}),
+        ("uid", "random_forest", {"accuracy": "68.5"}),
+        ("mr", "tfidf_linear_svc", {"accuracy": "76.0"}),
+        ("r52", "tfidf_linear_svc", {"accuracy": "95.0"}),
     ],
 )
 def test_numbers_of_the_protocol_page(

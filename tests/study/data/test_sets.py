@@ -1,4 +1,4 @@
-"""What every data set of this file must keep: contract, leakage audit, nothing from the future.
+"""What every data set must keep: contract, leakage audit, nothing from the future.
 
 Raw files are invented ones; with the mirror the real files are tested, too (test_real_files.py).
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -15,32 +17,43 @@ import pytest
 import yaml
 
 from pfrnn.errors import ConfigError
-from pfrnn.study.data.audit import check_contract, leaks
-from pfrnn.study.data.base import SPLITS, Arrays, Protocol
+from pfrnn.study.data.audit import check_contract, equal_sequences, shared_rows
+from pfrnn.study.data.base import SPLITS, Arrays, Protocol, protocol_digest
+from pfrnn.study.data.controls import control_scores
 from pfrnn.study.data.digests import arrays_digest
-from pfrnn.study.data.registry import dataset, dataset_names, protocol
+from pfrnn.study.data.registry import alternatives, dataset, dataset_names, protocol
 from pfrnn.study.data.sets import aep, air, arem, nasdaq, pm
 from pfrnn.study.data.store import named_arrays
-from tests.study.data.invented import ONE_FILE, aep_test_rows, write_raw
+from tests.study.data import class_raw
+from tests.study.data.invented import aep_test_rows, write_raw
 
-NAMES = ("aep", "air", "arem", "nasdaq", "pm")
 SERIES = ("aep", "air", "pm")
-SMALL = {"window": 12, "stride": 4}
+NAMES = (*SERIES, "arem", "nasdaq", *class_raw.SETS)
+SMALL: dict[str, dict[str, Any]] = {
+    name: {"window": 12, "stride": 4} for name in (*SERIES, "nasdaq")
+}
+SENSORS = ("arem", "gas", "lpa", "uid")
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    base = tmp_path_factory.mktemp("raw")
-
-    def folder(name: str) -> Path:
-        return base / name if (base / name).is_dir() else write_raw(name, base / name)
-
+@cache
+def raw(name: str) -> Path:
+    """The set's invented raw files."""
+    folder = Path(mkdtemp())
+    if name in class_raw.SETS:
+        return Path(class_raw.write(name, folder))
+    write_raw(name, folder)
+    if name == "aep":
+        (folder / aep.AUTHOR_TEST).write_bytes(aep_test_rows())
     return folder
 
 
-def prepare(name: str, folder: Path, seed: int = 1, **values: Any) -> Arrays:
-    small = {} if name == "arem" else SMALL
-    return dataset(name).prepare(folder, protocol(name, {**small, **values}), seed)
+def prepare(name: str, seed: int = 1, folder: Path | None = None, **values: Any) -> Arrays:
+    values = SMALL.get(name, {}) | values
+    return dataset(name).prepare(folder or raw(name), protocol(name, values), seed)
+
+
+once = cache(prepare)
 
 
 def digest(arrays: Arrays) -> str:
@@ -48,24 +61,119 @@ def digest(arrays: Arrays) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_contract_and_leakage_audit(name: str, raw: Callable[[str], Path]) -> None:
-    arrays = prepare(name, raw(name))
-    check_contract(arrays, dataset(name).card.task)
-    assert leaks(arrays.splits) == []
+def test_contract_audit_and_controls(name: str) -> None:
+    arrays = once(name)
+    card = dataset(name).card
+    check_contract(arrays, card.task)
+    assert shared_rows(arrays.splits) == []
+    scores = control_scores(
+        arrays.predictions, arrays.splits["test"], arrays.target_mean, arrays.target_std
+    )
+    assert len(scores) >= 2
+    assert all(card.metric in score for score in scores.values())
+    if card.task == "classification":
+        assert equal_sequences(arrays.splits) == []
+        assert (arrays.splits["test"].mask.sum(axis=1) == 1).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_same_seed_same_bytes(name: str, raw: Callable[[str], Path]) -> None:
-    assert digest(prepare(name, raw(name))) == digest(prepare(name, raw(name)))
+def test_same_seed_same_bytes_and_the_split_is_drawn_by_it(name: str) -> None:
+    again, other = prepare(name), prepare(name, seed=2)
+    assert digest(again) == digest(once(name))
+    assert again.notes == once(name).notes
+    assert (digest(other) != digest(again)) is (name not in SMALL)
 
 
-def test_arem_validation_is_drawn_by_the_seed(raw: Callable[[str], Path]) -> None:
-    assert digest(prepare("arem", raw("arem"), 1)) != digest(prepare("arem", raw("arem"), 2))
+OTHERS = [(name, each.name) for name in NAMES for each in dataset(name).alternatives]
+
+
+@pytest.mark.parametrize(("name", "chosen"), OTHERS)
+def test_named_alternatives_run_and_leak_only_where_they_say(name: str, chosen: str) -> None:
+    """Other keys, other arrays and another id; their controls are scored on the same rows."""
+    found, leaky = {a.name: (a, leaks) for a, leaks in alternatives(name)}[chosen]
+    if not found.values:
+        assert (found.metric, found.scale != 1) == ("mse", True)  # another reading of the same runs
+        return
+    arrays = prepare(name, **found.values)
+    check_contract(arrays, dataset(name).card.task)
+    assert digest(arrays) != digest(once(name))
+    assert bool(shared_rows(arrays.splits)) is leaky
+    for values in arrays.predictions.values():
+        assert len(values) == len(arrays.splits["test"].x)
+    model = dataset(name).protocol
+    ids = {protocol_digest(name, model(**values), 1) for values in ({}, dict(found.values))}
+    assert len(ids) == 2
+
+
+def test_keys_added_later_stay_out_of_recorded_ids_at_their_defaults() -> None:
+    """The ids that the evidence was recorded under (seed 2020, default protocols)."""
+    recorded = {
+        "aep": "5153d1a6d7", "air": "6db5f9a815", "arem": "d6b86529d1", "gas": "b0b9377c25",
+        "lpa": "d9982a58a4", "mr": "4abe6b6a6f", "nasdaq": "785cb96e87", "pm": "ab48ab5704",
+        "r52": "c6f5a5b4c1", "uid": "cd6d58fce8", "maze10": "2bab8a2f73",
+    }  # fmt: skip
+    seed = yaml.safe_load((ROOT / "params.yaml").read_text())["seed"]
+    for name, expected in recorded.items():
+        assert protocol_digest(name, dataset(name).protocol(), seed) == expected, name
+    assert any(dataset(name).protocol.added for name in recorded)
+
+
+def test_draws_differ() -> None:
+    draws = [digest(prepare("uid", split_seed=seed)) for seed in range(3)]
+    assert len(set(draws)) == 3
+    assert draws[0] == digest(once("uid"))
+
+
+@pytest.mark.parametrize("name", SENSORS)
+def test_random_windows_say_that_they_leak(name: str) -> None:
+    arrays = prepare(name, split="random_windows")
+    assert len(shared_rows(arrays.splits)) == 3
+    assert any(note.startswith("LEAKY ON PURPOSE") for note in arrays.notes)
+    assert not any("LEAKY" in note for note in once(name).notes)
+
+
+@pytest.mark.parametrize("name", ["lpa", "uid"])
+def test_train_is_standardised(name: str) -> None:
+    x = once(name).splits["train"].x.astype(np.float64)
+    flat = x.reshape(-1, x.shape[-1])
+    np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(flat.std(axis=0), 1, atol=1e-5)
+
+
+def test_lpa_single_activity_windows_hold_one() -> None:
+    labels = dataset("lpa").read(raw("lpa"))["activity"]  # type: ignore[misc]
+    for values, mixed in (({}, True), ({"activities": "single"}, False)):
+        train = prepare("lpa", **values).splits["train"]
+        found = labels[train.rows]
+        assert bool((found != found[:, -1:]).any()) is mixed
+
+
+def test_nasdaq_change_is_the_change_and_persistence_predicts_none() -> None:
+    arrays = prepare("nasdaq", target="change")
+    index = nasdaq.read(raw("nasdaq"))["NDX"]
+    test = arrays.splits["test"]
+    y = test.y[..., 0] * arrays.target_std[0] + arrays.target_mean[0]
+    assert np.allclose(y, index[test.rows + 1] - index[test.rows], atol=1e-4)
+    assert (arrays.predictions["persistence"] == 0).all()
+    level = once("nasdaq")
+    scores = [
+        control_scores(a.predictions, a.splits["test"], a.target_mean, a.target_std)
+        for a in (level, arrays)
+    ]
+    for control in scores[0]:  # an error of the change is an error of the level
+        assert scores[0][control]["rmse"] == pytest.approx(scores[1][control]["rmse"], rel=1e-3)
+
+
+def test_air_codes_left_in_are_targets() -> None:
+    left = prepare("air", missing="value")
+    assert left.splits["test"].mask.all()
+    y = left.splits["test"].y * left.target_std[0] + left.target_mean[0]
+    assert y.min() == pytest.approx(-200, abs=0.01)
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_split_by_time(name: str, raw: Callable[[str], Path]) -> None:
-    splits = prepare(name, raw(name)).splits
+def test_split_by_time(name: str) -> None:
+    splits = once(name).splits
     ends = [splits[split].rows.max() + 1 for split in SPLITS]  # the last predicted row
     starts = [splits[split].rows.min() for split in SPLITS]
     assert ends[0] < starts[1]
@@ -73,14 +181,13 @@ def test_split_by_time(name: str, raw: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("name", [*SERIES, "nasdaq"])
-def test_every_test_row_is_predicted_once(name: str, raw: Callable[[str], Path]) -> None:
-    rows = prepare(name, raw(name)).splits["test"].rows.ravel()
-    assert (np.diff(rows) == 1).all()
+def test_every_test_row_is_predicted_once(name: str) -> None:
+    assert (np.diff(once(name).splits["test"].rows.ravel()) == 1).all()
 
 
-def columns(name: str, folder: Path, edit: Callable[[dict[str, Any]], None]) -> Any:
+def columns(name: str, edit: Callable[[dict[str, Any]], None]) -> Any:
     """A stand-in for ``read`` that edits the parsed table."""
-    table = dict(dataset(name).read(folder))  # type: ignore[misc]
+    table = dict(dataset(name).read(raw(name)))  # type: ignore[misc]
     edit(table)
     return lambda _: table
 
@@ -91,10 +198,10 @@ TARGETS = {"aep": aep.TARGET, "air": air.TARGET, "nasdaq": nasdaq.TARGET, "pm": 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_scaling_and_imputation_come_from_train_only(
-    name: str, raw: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other values in test rows change nothing in train and validation, mean and scale included."""
-    before = prepare(name, raw(name))
+    before = prepare(name)
     first = int(before.splits["test"].rows.min())
 
     def edit(table: dict[str, Any]) -> None:
@@ -102,8 +209,8 @@ def test_scaling_and_imputation_come_from_train_only(
             table[column] = table[column].copy()
             table[column][first:] *= 17
 
-    monkeypatch.setattr(MODULES[name], "read", columns(name, raw(name), edit))
-    after = prepare(name, raw(name))
+    monkeypatch.setattr(MODULES[name], "read", columns(name, edit))
+    after = prepare(name)
     for split in ("train", "validation"):
         assert (before.splits[split].x == after.splits[split].x).all()
         assert (before.splits[split].y == after.splits[split].y).all()
@@ -120,13 +227,13 @@ def dataset_columns(name: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_inputs_hold_nothing_of_the_predicted_row(
-    name: str, raw: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Change one row: inputs of the step that predicts it, and of all before, stay the same.
 
     NASDAQ's stocks of the predicted minute are inputs by definition (DA-RNN); its index is not.
     """
-    before = prepare(name, raw(name)).splits["test"]
+    before = prepare(name).splits["test"]
     row = int(before.rows[1, 5]) + 1
 
     def edit(table: dict[str, Any]) -> None:
@@ -135,8 +242,8 @@ def test_inputs_hold_nothing_of_the_predicted_row(
             table[column] = table[column].copy()
             table[column][row] = 1234.5
 
-    monkeypatch.setattr(MODULES[name], "read", columns(name, raw(name), edit))
-    after = prepare(name, raw(name)).splits["test"]
+    monkeypatch.setattr(MODULES[name], "read", columns(name, edit))
+    after = prepare(name).splits["test"]
     early = before.rows < row
     assert (before.x[early] == after.x[early]).all()
     assert not (before.x[~early] == after.x[~early]).all()
@@ -144,9 +251,9 @@ def test_inputs_hold_nothing_of_the_predicted_row(
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_past_target_is_an_input(name: str, raw: Callable[[str], Path]) -> None:
+def test_past_target_is_an_input(name: str) -> None:
     """The last value of the target stands among the inputs, so a model can be persistence."""
-    arrays = prepare(name, raw(name))
+    arrays = prepare(name)
     split = arrays.splits["train"]
     wanted = {"nasdaq": "NDX before"}.get(name, TARGETS[name])
     column = arrays.features.index(wanted)
@@ -155,11 +262,11 @@ def test_past_target_is_an_input(name: str, raw: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["air", "pm"])
-def test_missing_targets_are_masked_and_never_values(name: str, raw: Callable[[str], Path]) -> None:
+def test_missing_targets_are_masked_and_never_values(name: str) -> None:
     table = dataset(name).read(raw(name))  # type: ignore[misc]
     missing = np.isnan(table[TARGETS[name]])
     assert missing.any()
-    arrays = prepare(name, raw(name))
+    arrays = prepare(name)
     for split in arrays.splits.values():
         assert (split.mask == ~missing[split.rows + 1]).all()
     flag = arrays.features.index(f"{TARGETS[name]} observed")
@@ -168,42 +275,34 @@ def test_missing_targets_are_masked_and_never_values(name: str, raw: Callable[[s
     assert min(split.x.min() for split in arrays.splits.values()) > -10  # -200 would stand out
 
 
-def test_air_drops_nmhc(raw: Callable[[str], Path]) -> None:
-    assert not any("NMHC(GT)" in name for name in prepare("air", raw("air")).features)
+def test_air_drops_nmhc() -> None:
+    assert not any("NMHC(GT)" in name for name in prepare("air").features)
 
 
-def test_aep_drops_the_random_columns(raw: Callable[[str], Path]) -> None:
-    features = prepare("aep", raw("aep")).features
+def test_aep_drops_the_random_columns() -> None:
+    features = prepare("aep").features
     assert not set(aep.RANDOM) & set(features)
     assert set(aep.MEASURED) <= set(features)
 
 
-def test_calendar_can_be_left_out(raw: Callable[[str], Path]) -> None:
+def test_calendar_can_be_left_out() -> None:
     for name in SERIES:
-        assert "day sin" in prepare(name, raw(name)).features
-        assert "day sin" not in prepare(name, raw(name), calendar=False).features
+        assert "day sin" in prepare(name).features
+        assert "day sin" not in prepare(name, calendar=False).features
 
 
-def test_pm_wind_is_one_of_four(raw: Callable[[str], Path]) -> None:
-    arrays = prepare("pm", raw("pm"))
+def test_pm_wind_is_one_of_four() -> None:
+    arrays = prepare("pm")
     winds = [i for i, name in enumerate(arrays.features) if name.startswith("cbwd")]
     assert (arrays.splits["train"].x[..., winds].sum(axis=-1) == 1).all()
 
 
-def test_aep_authors_split_counts_his_rows_and_is_marked_leaky(
-    raw: Callable[[str], Path], tmp_path: Path
-) -> None:
-    folder = write_raw("aep", tmp_path / "aep")
-    (folder / aep.AUTHOR_TEST).write_bytes(aep_test_rows())
-    values = protocol("aep", {**SMALL, "split": "author"})
-    assert values.leaky  # type: ignore[attr-defined]
-    assert not protocol("aep", SMALL).leaky  # type: ignore[attr-defined]
-    splits = dataset("aep").prepare(folder, values, 1).splits
+def test_aep_authors_split_counts_his_rows() -> None:
+    splits = prepare("aep", split="author").splits
     counted = {name: set(split.rows[split.mask] + 1) for name, split in splits.items()}
     assert counted["test"] == {row for row in range(1, 397) if row % 4 == 0}
     assert not counted["train"] & counted["test"]
     assert not counted["train"] & counted["validation"]
-    assert leaks(splits) != []
 
 
 def test_nasdaq_whole_file_has_da_rnns_rows() -> None:
@@ -216,10 +315,10 @@ def test_nasdaq_whole_file_has_da_rnns_rows() -> None:
     assert rows["test"].stop == 40560
 
 
-def test_nasdaq_inputs_are_da_rnns(raw: Callable[[str], Path]) -> None:
+def test_nasdaq_inputs_are_da_rnns() -> None:
     """Step: stocks of minute t, index of minute t - 1; target: index of minute t."""
     table = nasdaq.read(raw("nasdaq"))
-    arrays = prepare("nasdaq", raw("nasdaq"))
+    arrays = prepare("nasdaq")
     split = arrays.splits["train"]
     rows = split.rows
     first = np.asarray(table["AAL"])
@@ -230,30 +329,29 @@ def test_nasdaq_inputs_are_da_rnns(raw: Callable[[str], Path]) -> None:
     assert np.allclose(y, table["NDX"][rows + 1], rtol=1e-6)
 
 
-def test_nasdaq_last_step(raw: Callable[[str], Path]) -> None:
-    splits = prepare("nasdaq", raw("nasdaq"), predict="last_step").splits
+def test_nasdaq_last_step() -> None:
+    splits = prepare("nasdaq", predict="last_step").splits
     test = splits["test"]
     assert test.mask[:, -1].all()
     assert not test.mask[:, :-1].any()
     assert (np.diff(test.rows[:, -1]) == 1).all()
 
 
-def test_arem_deals_whole_recordings_and_drops_copies(raw: Callable[[str], Path]) -> None:
+def test_arem_deals_whole_recordings_and_drops_copies() -> None:
     recordings, dropped = arem.distinct(arem.read_recordings(raw("arem")))
     assert dropped == ["lying/dataset10.csv", "lying/dataset15.csv"]
-    for values in (protocol("arem", {}), protocol("arem", {"split": "random"})):
-        parts = arem.deal(recordings, values, seed=1)  # type: ignore[arg-type]
-        assert sum(map(len, parts.values())) == len(recordings) == 86
-        assert set.union(*parts.values()) == {recording.name for recording in recordings}
-        for part in parts.values():
-            assert {name.partition("/")[0] for name in part} == set(arem.ACTIVITIES)
-    public = arem.deal(recordings, protocol("arem", {}), seed=1)  # type: ignore[arg-type]
-    assert len(public["test"]) == 19
+    for values in ({}, {"split": "random"}):
+        sides = arem.deal(recordings, arem.AremProtocol(**values), seed=1)
+        assert set(sides) == {recording.name for recording in recordings}
+        for split in SPLITS:
+            activities = {n.partition("/")[0] for n, side in sides.items() if side == split}
+            assert activities == set(arem.ACTIVITIES)
+    assert list(arem.deal(recordings, arem.AremProtocol(), 1).values()).count("test") == 19
 
 
-def test_arem_classes_and_windows(raw: Callable[[str], Path]) -> None:
-    seven = prepare("arem", raw("arem"))
-    six = prepare("arem", raw("arem"), classes=6)
+def test_arem_classes_and_windows() -> None:
+    seven = prepare("arem")
+    six = prepare("arem", classes=6)
     assert seven.classes == arem.ACTIVITIES
     assert six.classes == ("bending", *arem.ACTIVITIES[2:])
     test = seven.splits["test"]
@@ -262,30 +360,32 @@ def test_arem_classes_and_windows(raw: Callable[[str], Path]) -> None:
     assert (np.diff(test.rows, axis=1) == 1).all()
 
 
+def test_protocol_refuses_unknown_keys() -> None:
+    with pytest.raises(ConfigError, match=r"datasets.air:\n  windw: unknown key; did you mean"):
+        protocol("air", {"windw": 3})
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_protocol_refuses_unknown_keys(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"datasets.{name}:\n  windw: unknown key; did you mean"):
-        protocol(name, {"windw": 3})
-
-
-@pytest.mark.parametrize("name", ONE_FILE)
 def test_card_is_complete(name: str) -> None:
     card = dataset(name).card
     assert card.name == name
     assert card.rows
     assert all((card.title, card.origin, card.citation, card.licence, card.target, card.unit))
-    assert card.metric in ("rmse", "mse")
     assert any(address.url.startswith("https://") for address in card.addresses)
-    required = {file.name for file in card.files if not file.optional}
-    assert any(
-        not address.members or required <= set(address.members) for address in card.addresses
-    )
+    for address in card.addresses:
+        assert set(address.members) <= {file.name for file in card.files}
+    # Every file is known: by its own digest, or by the table's.
+    for file in card.files:
+        assert file.sha256 or card.tables or any(a.digests for a in card.addresses)
+    for text in (d for file in card.files for d in file.sha256):
+        kind, _, digits = text.rpartition(":")
+        assert len(digits) == {"": 64, "md5": 32, "git": 40}[kind]
 
 
 @pytest.mark.parametrize("name", dataset_names())
 def test_protocol_is_written_down(name: str) -> None:
     """docs/protocols.md has a section for the set, and it names every field of its own."""
-    page = (Path(__file__).parents[3] / "docs" / "protocols.md").read_text()
+    page = (ROOT / "docs" / "protocols.md").read_text()
     parts = page.split("\n## ")
     heading = "Mazes" if name.startswith("maze") else dataset(name).card.title
     section = next(part for part in parts if part.startswith(f"{heading}:"))
@@ -305,6 +405,6 @@ def test_protocol_is_written_down(name: str) -> None:
 @pytest.mark.parametrize("name", dataset_names())
 def test_params_file_holds_every_number(name: str) -> None:
     """params.yaml names each field of the protocol, so no result hangs on a hidden default."""
-    params = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text())
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
     own = set(dataset(name).protocol.model_fields) - set(Protocol.model_fields)
     assert own <= set(params["datasets"][name])

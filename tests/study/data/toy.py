@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pfrnn.study.data.base import Address, Arrays, Card, Dataset, Protocol, RawFile
-from pfrnn.study.data.download import Policy
-from pfrnn.study.data.tables import read_table, to_numbers
+from pfrnn.study.data.raw import Layout, read_table
 
-FAST = Policy(attempts=2, backoff=0.01, stall=2.0)
 BODY = b"a,b\r\n" + b"".join(b"%d,%d\r\n" % (i, i * i) for i in range(2000))
 OTHER = BODY.replace(b"5,25\r\n", b"5,26\r\n", 1)
 
@@ -23,8 +21,7 @@ def sha(body: bytes) -> str:
 
 
 def read(folder: Path) -> Mapping[str, Any]:
-    table = read_table(folder / "toy.csv", ("a", "b"), ",")
-    return {name: to_numbers(table, name) for name in ("a", "b")}
+    return read_table(folder / "toy.csv", Layout(("a", "b")))
 
 
 def never(folder: Path, protocol: Any, seed: int) -> Arrays:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.study.data.base import SPLITS, Arrays, Card, Dataset, Protocol, Split
+from pfrnn.study.data.base import SPLITS, Alternative, Arrays, Card, Dataset, Protocol, Split
 from pfrnn.study.data.maze.landmarks import landmark_positions
 from pfrnn.study.data.maze.maps import Maze, load_maze
 from pfrnn.study.data.maze.particles import ParticleFilter
@@ -88,6 +88,16 @@ class MazeProtocol(Protocol):
         )
 
 
+ALTERNATIVES = (
+    Alternative(
+        "command",
+        {"action": "command"},
+        "The inputs hold the moves intended: length and direction noise stay hidden.",
+    ),
+    Alternative("authors_code", {"input": "authors_code"}, "The release's inputs and noise."),
+)
+
+
 def make_dataset(name: str, title: str, origin: str, protocol: type[MazeProtocol]) -> Dataset:
     """Build the data set of one maze; ``name`` is also its map's."""
     card = Card(
@@ -98,14 +108,12 @@ def make_dataset(name: str, title: str, origin: str, protocol: type[MazeProtocol
         citation="Ma, Karkus, Hsu, Lee: Particle Filter Recurrent Neural Networks. AAAI 2020",
         licence="simulated here; no licence needed",
         redistributable=True,
-        files=(),
-        addresses=(),
         rows=None,
         target="pose: x, y, sin heading, cos heading",
         unit="map units^2",
         metric="last_step_mse",
     )
-    return Dataset(card, protocol, functools.partial(prepare, name))
+    return Dataset(card, protocol, functools.partial(prepare, name), alternatives=ALTERNATIVES)
 
 
 def simulate_split(name: str, protocol: MazeProtocol, seed: int, split: str) -> Trajectories:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
+from pfrnn.study.data.base import Address, Alternative, Arrays, Card, Dataset, RawFile
 from pfrnn.study.data.forecast import (
-    LAGS,
     ForecastProtocol,
     Series,
     assigned_arrays,
     calendar,
-    split_by_time,
+    forecast_arrays,
 )
-from pfrnn.study.data.tables import check_steps, read_lines, read_table, times_of, to_numbers
+from pfrnn.study.data.raw import Layout, Table, read_table, times_of
 from pfrnn.study.seeding import derive_seed
 
 FILE = "energydata_complete.csv"
@@ -31,7 +29,12 @@ OUTSIDE = ("T_out", "Press_mm_hg", "RH_out", "Windspeed", "Visibility", "Tdewpoi
 MEASURED = (TARGET, "lights", *ROOMS, *OUTSIDE)
 # Two columns of the same random numbers, which the author added to test variable selection.
 RANDOM = ("rv1", "rv2")
-HEADER = ("date", *MEASURED, *RANDOM)
+LAYOUT = Layout(("date", *MEASURED, *RANDOM), text=("date",))
+TEST_LAYOUT = Layout(
+    (*LAYOUT.columns, "NSM", "WeekStatus", "Day_of_week"),
+    text=("date", "WeekStatus", "Day_of_week"),
+)
+TIME = "%Y-%m-%d %H:%M:%S"
 PER_DAY = 144
 
 GITHUB = "https://raw.githubusercontent.com/LuisM78/Appliances-energy-prediction-data/master/"
@@ -65,7 +68,11 @@ CARD = Card(
     target="appliances' energy use in the next ten minutes",
     unit="Wh",
     metric="rmse",
-    tables=("3dc4af04fe96b2b575d25c6f7f84cc124fb9f530c066c33ef6670008d20e13ec",),
+    # Without and with the author's test rows.
+    tables=(
+        "3dc4af04fe96b2b575d25c6f7f84cc124fb9f530c066c33ef6670008d20e13ec",
+        "97c634091cbc0d18210f29849a8ad74f3fca470b10c06b832c2f587682fa2bc7",
+    ),
     paper_scale=0.1,
 )
 
@@ -84,30 +91,21 @@ class AepProtocol(ForecastProtocol):
         return self.split == "author"
 
 
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
-    """Parse the publisher's csv: every cell in double quotes, some with leading spaces."""
-    table = read_table(folder / FILE, HEADER, ",")
-    seconds = times_of(table, "date", "%Y-%m-%d %H:%M:%S")
-    check_steps(table, seconds, 600, "seconds")
-    columns: dict[str, npt.NDArray[Any]] = {"step": seconds // 600}
-    return columns | {name: to_numbers(table, name) for name in (*MEASURED, *RANDOM)}
+def read(folder: Path) -> Table:
+    """Parse the publisher's csv (every cell in double quotes), and the author's test rows if there.
 
-
-def author_test_steps(folder: Path) -> npt.NDArray[np.int64]:
-    """Return the steps (10 minutes since 1970) of the author's random test rows."""
-    path = folder / AUTHOR_TEST
-    if not path.is_file():
-        raise DataError(
-            f"{path}: missing, and `split: author` needs it; fetch it from {GITHUB}testing.csv "
-            "under this name, or use `split: time`"
-        )
-    header = read_lines(path)[0].replace('"', "").split(",")
-    if header[: len(HEADER)] != list(HEADER):
-        raise DataError(
-            f"{path}: line 1: expected the header {','.join(HEADER)}, got {','.join(header)}; "
-            "get the author's file"
-        )
-    return times_of(read_table(path, header, ","), "date", "%Y-%m-%d %H:%M:%S") // 600
+    Returns:
+        step (10 minutes since 1970), the measurements, and ``author_test``, the steps of the
+        author's random test rows, where their file is there.
+    """
+    table = read_table(folder / FILE, LAYOUT)
+    columns: Table = {"step": times_of(folder / FILE, list(table["date"]), TIME, 600)}
+    columns |= {name: table[name] for name in (*MEASURED, *RANDOM)}
+    if (folder / AUTHOR_TEST).is_file():
+        test = read_table(folder / AUTHOR_TEST, TEST_LAYOUT)
+        moments = np.array([datetime.strptime(cell, TIME) for cell in test["date"]])
+        columns["author_test"] = moments.astype("datetime64[s]").astype(np.int64) // 600
+    return columns
 
 
 def prepare(folder: Path, protocol: AepProtocol, seed: int) -> Arrays:
@@ -117,15 +115,28 @@ def prepare(folder: Path, protocol: AepProtocol, seed: int) -> Arrays:
     known = calendar(columns["step"], PER_DAY) if protocol.calendar else {}
     series = Series(MEASURED, values, MEASURED.index(TARGET), known)
     if protocol.split == "author":
-        test = np.isin(columns["step"], author_test_steps(folder))
+        if "author_test" not in columns:
+            raise DataError(
+                f"{folder / AUTHOR_TEST}: missing, and `split: author` needs it; see {GITHUB}"
+            )
+        test = np.isin(columns["step"], columns["author_test"])
         generator = np.random.default_rng(derive_seed(seed, "aep", "validation"))
         validation = ~test & (generator.random(len(test)) < protocol.validation)
-        arrays = assigned_arrays(
-            series, validation, test, window=protocol.window, season=PER_DAY, lags=LAGS
-        )
+        arrays = assigned_arrays(series, validation, test, protocol.window, PER_DAY)
     else:
-        arrays = split_by_time(series, protocol, PER_DAY)
+        arrays = forecast_arrays(series, protocol, PER_DAY)
     return arrays._replace(notes=("rv1 and rv2 (random numbers) dropped.", *arrays.notes))
 
 
-DATASET = Dataset(CARD, AepProtocol, prepare, read)
+ALTERNATIVES = (
+    Alternative("author", {"split": "author"}, "The author's random test rows."),
+    Alternative(
+        "min_max",
+        {},
+        "The target scaled to [0, 1] (10 to 1080 Wh), MSE x 1000: the unit of the printed numbers?",
+        metric="mse",
+        scale=1000 / 1070**2,
+    ),
+)
+
+DATASET = Dataset(CARD, AepProtocol, prepare, read, ALTERNATIVES)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field
 
-from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
-from pfrnn.study.data.forecast import ForecastProtocol, Series, calendar, split_by_time
-from pfrnn.study.data.tables import TextTable, check_steps, read_table, times_of, to_numbers
+from pfrnn.study.data.base import Address, Alternative, Arrays, Card, Dataset, RawFile
+from pfrnn.study.data.forecast import ForecastProtocol, Series, calendar, forecast_arrays
+from pfrnn.study.data.raw import Layout, Table, read_table, times_of
 
 FILE = "AirQualityUCI.csv"
 TARGET = "C6H6(GT)"
-MISSING = ("-200", "-200,0")
+MISSING = -200
 MEASURED = (
     "CO(GT)", "PT08.S1(CO)", "NMHC(GT)", "C6H6(GT)", "PT08.S2(NMHC)", "NOx(GT)", "PT08.S3(NOx)",
     "NO2(GT)", "PT08.S4(NO2)", "PT08.S5(O3)", "T", "RH", "AH",
 )  # fmt: skip
-HEADER = ("Date", "Time", *MEASURED, "", "")
+LAYOUT = Layout(("Date", "Time", *MEASURED, "", ""), ";", text=("Date", "Time"), decimal=",")
 
 CARD = Card(
     name="air",
@@ -44,25 +43,27 @@ CARD = Card(
 )
 
 
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
+class AirProtocol(ForecastProtocol):
+    """How AIR becomes sequences; docs/protocols.md names the source of each choice."""
+
+    added: ClassVar[tuple[str, ...]] = ("missing",)
+
+    missing: Literal["masked", "value"] = Field(
+        default="masked", description="value: the code -200 is left in as if it were measured."
+    )
+
+
+def read(folder: Path) -> Table:
     """Parse the publisher's csv: ``;`` between cells, decimal commas, -200 for missing (NaN)."""
-    table = read_table(folder / FILE, HEADER, ";")
-    columns: dict[str, npt.NDArray[Any]] = {"hour": _hours(table)}
-    for name in MEASURED:
-        columns[name] = to_numbers(table, name, decimal=",", missing=MISSING)
-    return columns
+    path = folder / FILE
+    table = read_table(path, LAYOUT)
+    cells = [f"{date} {time}" for date, time in zip(table["Date"], table["Time"], strict=True)]
+    hours = times_of(path, cells, "%d/%m/%Y %H.%M.%S", 3600)
+    values = {name: np.where(table[name] == MISSING, np.nan, table[name]) for name in MEASURED}
+    return {"hour": hours, **values}
 
 
-def _hours(table: TextTable) -> npt.NDArray[np.int64]:
-    """Hours since 1970-01-01 of each row; consecutive, or it is an error."""
-    cells = zip(table.columns["Date"], table.columns["Time"], strict=True)
-    both = {"Date, Time": [f"{date} {time}" for date, time in cells]}
-    hours = times_of(table._replace(columns=both), "Date, Time", "%d/%m/%Y %H.%M.%S") // 3600
-    check_steps(table, hours, 1, "hours")
-    return hours
-
-
-def prepare(folder: Path, protocol: ForecastProtocol, seed: int) -> Arrays:
+def prepare(folder: Path, protocol: AirProtocol, seed: int) -> Arrays:
     """Cut one-hour-ahead sequences of benzene.
 
     C6H6 is nearly a function of the same hour's sensors, so the inputs of step t end at hour t
@@ -71,10 +72,21 @@ def prepare(folder: Path, protocol: ForecastProtocol, seed: int) -> Arrays:
     columns = read(folder)
     names = [name for name in MEASURED if name != "NMHC(GT)"]
     values = np.stack([columns[name] for name in names], axis=1)
+    if protocol.missing == "value":
+        values = np.where(np.isnan(values), float(MISSING), values)
     known = calendar(columns["hour"], 24) if protocol.calendar else {}
     series = Series(names, values, names.index(TARGET), known)
-    arrays = split_by_time(series, protocol, per_day=24)
+    arrays = forecast_arrays(series, protocol, season=24)
     return arrays._replace(notes=("NMHC(GT) dropped: missing in 90 % of rows.", *arrays.notes))
 
 
-DATASET = Dataset(CARD, ForecastProtocol, prepare, read)
+ALTERNATIVES = (
+    Alternative(
+        "codes_left_in",
+        {"missing": "value"},
+        "The code -200 of missing values left in as if it were measured; RMSE.",
+        metric="rmse",
+    ),
+)
+
+DATASET = Dataset(CARD, AirProtocol, prepare, read, ALTERNATIVES)

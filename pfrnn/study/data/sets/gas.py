@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
-from pfrnn.study.data.bulk import Layout, read_bulk
-from pfrnn.study.data.classifiers import sensor_controls
-from pfrnn.study.data.segments import (
+from pfrnn.study.data.base import Address, Alternative, Arrays, Card, Dataset, RawFile
+from pfrnn.study.data.controls import sensor_controls
+from pfrnn.study.data.raw import Layout, Table, numbers_of, read_table
+from pfrnn.study.data.windows import (
     LEAKY_NOTE,
     Windows,
     WindowsProtocol,
-    assign,
-    assign_windows,
-    by_split,
+    assign_by_weight,
     cut_windows,
+    deal_groups,
+    deal_windows,
+    join,
+    robust_scale,
     scaled_splits,
+    split_draws,
 )
 from pfrnn.study.seeding import derive_seed
 
@@ -30,16 +32,8 @@ READINGS = "HT_Sensor_dataset.dat"
 METADATA = "HT_Sensor_metadata.dat"
 CLASSES = ("background", "banana", "wine")
 SENSORS = ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "Temp.", "Humidity")
-READINGS_LAYOUT = Layout(
-    columns={"id": "number", "time": "number"} | dict.fromkeys(SENSORS, "number"),
-    separator=None,
-    header=True,
-)
-METADATA_LAYOUT = Layout(
-    columns={"id": "number", "date": "text", "class": "text", "t0": "number", "dt": "number"},
-    separator=None,
-    header=True,
-)
+READINGS_LAYOUT = Layout(("id", "time", *SENSORS), separator="")
+METADATA_LAYOUT = Layout(("id", "date", "class", "t0", "dt"), separator="", text=("date", "class"))
 SECONDS_PER_HOUR = 3600
 
 CARD = Card(
@@ -55,10 +49,7 @@ CARD = Card(
     licence="CC BY 4.0 (UCI's default; not re-checked)",
     redistributable=True,
     files=(
-        RawFile(
-            READINGS,
-            excerpts=("c7b4bbd42be607f718bd284fdd69f8dfe7a4176b7019930fece262e5bb2e018c",),
-        ),
+        RawFile(READINGS),
         RawFile(METADATA, ("170e0adeacbaeeb7948d0f79f4cbd0058c3b3820e8fb85844d821201fb1a9bc5",)),
     ),
     addresses=(
@@ -73,6 +64,7 @@ CARD = Card(
     target="stimulus near the sensors: background, banana or wine",
     unit="%",
     metric="accuracy",
+    excerpts=("7342fc262f29bdffcf5856767d1d34469ba71468bd75131fae4a438ad6e03366",),
 )
 
 
@@ -92,53 +84,29 @@ class GASProtocol(WindowsProtocol):
     test: float = Field(0.25, gt=0, lt=0.5, description="Share of each class's windows.")
 
 
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
+def read(folder: Path) -> Table:
     """Parse the readings, in the order of induction and time, with their class and duration.
 
     Returns:
         induction and class (int64), time [h, 0 at the stimulus], duration [h] of the stimulus,
         and the ten sensors, a value a reading.
-
-    Raises:
-        DataError: naming the file, line, column, what was expected and what came.
     """
-    path = folder / READINGS
-    raw = read_bulk(path, READINGS_LAYOUT)
-    classes, durations = read_metadata(folder / METADATA)
-    induction = raw.pop("id").astype(np.int64)
-    unknown = set(np.unique(induction).tolist()) - set(classes)
-    if unknown:
+    table = read_table(folder / READINGS, READINGS_LAYOUT)
+    meta = read_table(folder / METADATA, METADATA_LAYOUT)
+    classes = numbers_of(folder / METADATA, meta, "class", CLASSES)
+    places = {number: row for row, number in enumerate(meta["id"].astype(np.int64).tolist())}
+    induction = table.pop("id").astype(np.int64)
+    unknown = set(induction.tolist()) - set(places)
+    if unknown or len(places) < len(classes):
         raise DataError(
-            f"{path}: induction {min(unknown)} is not in {METADATA}; one of the two files is "
-            "damaged, fetch both again"
+            f"{folder}: the inductions of {READINGS} and {METADATA} do not fit; get both again"
         )
-    order = np.lexsort((raw["time"], induction))
-    induction = induction[order]
-    numbers, places = np.unique(induction, return_inverse=True)
-    table = {name: values[order] for name, values in raw.items()}
-    table["induction"] = induction
-    table["class"] = np.array([classes[number] for number in numbers], dtype=np.int64)[places]
-    table["duration"] = np.array([durations[number] for number in numbers])[places]
-    return table
-
-
-def read_metadata(path: Path) -> tuple[dict[int, int], dict[int, float]]:
-    """Parse the metadata: induction -> class number, induction -> hours of stimulus."""
-    raw = read_bulk(path, METADATA_LAYOUT)
-    inductions = [int(number) for number in raw["id"]]
-    if len(set(inductions)) != len(inductions):
-        raise DataError(f"{path}: an induction stands twice; the file is damaged, fetch it again")
-    for row, name in enumerate(raw["class"]):
-        if name not in CLASSES:
-            raise DataError(
-                f"{path}: data row {row + 1}, column 3 (class): expected one of "
-                f"{', '.join(CLASSES)}, got {name[:40]!r}; fetch the file again"
-            )
-    numbers = [CLASSES.index(name) for name in raw["class"]]
-    return (
-        dict(zip(inductions, numbers, strict=True)),
-        dict(zip(inductions, raw["dt"].tolist(), strict=True)),
-    )
+    order = np.lexsort((table["time"], induction))
+    table = {name: values[order] for name, values in table.items()}
+    row = np.array([places[number] for number in induction[order].tolist()])
+    return table | {
+        "induction": induction[order], "class": classes[row], "duration": meta["dt"][row],
+    }  # fmt: skip
 
 
 def steps_of(
@@ -161,13 +129,18 @@ def steps_of(
     return found, means, first + count - 1
 
 
-def prepare(folder: Path, protocol: GASProtocol, seed: int) -> Arrays:
-    """Make the arrays; row numbers count the readings in the order of ``read``."""
-    table = read(folder)
+def cut_inductions(
+    table: Table, protocol: GASProtocol
+) -> tuple[dict[str, Windows], dict[str, int]]:
+    """Cut each induction into windows, inside its stimulus interval and between gaps.
+
+    Returns:
+        Induction -> windows, induction -> class.
+    """
     values = np.stack([table[name] for name in SENSORS], axis=1)
     # Outside of the stimulus there is no wine and no banana to recognise.
     inside = (table["time"] >= 0) & (table["time"] <= table["duration"])
-    windows: dict[str, list[Windows]] = {}
+    windows: dict[str, Windows] = {}
     labels: dict[str, int] = {}
     for number in np.unique(table["induction"]):
         rows = np.flatnonzero((table["induction"] == number) & inside)
@@ -176,21 +149,34 @@ def prepare(folder: Path, protocol: GASProtocol, seed: int) -> Arrays:
         steps, means, last = steps_of(table["time"][rows], values[rows], protocol.step)
         name, label = f"{number:03d}", int(table["class"][rows[0]])
         pieces = np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps) > 1) + 1)
-        windows[name] = [
+        windows[name] = join([
             cut_windows(
                 means[piece], np.full(len(piece), label), rows[last[piece]],
                 protocol.window, protocol.stride,
             )
             for piece in pieces
-        ]  # fmt: skip
+        ])  # fmt: skip
         labels[name] = label
+    return windows, labels
+
+
+def prepare(folder: Path, protocol: GASProtocol, seed: int) -> Arrays:
+    """Make the arrays; row numbers count the readings in the order of ``read``."""
+    windows, labels = cut_inductions(read(folder), protocol)
+    shares = (protocol.validation, protocol.test)
+    draw = protocol.draw(seed)
     if protocol.leaky:
-        draw = derive_seed(seed, "gas", "windows")
-        divided = assign_windows(windows, protocol.validation, protocol.test, draw)
+        divided = deal_windows(windows, *shares, derive_seed(draw, "gas", "windows"))
     else:
-        divided = by_split(windows, _sides(windows, labels, protocol, seed))
-    splits = scaled_splits(divided, robust=True, clip=protocol.clip)
-    used = sum(any(len(part.y) for part in parts) for parts in windows.values())
+        # By numbers of windows, since inductions differ tenfold; class by class.
+        sides: dict[str, str] = {}
+        for label in sorted(set(labels.values())):
+            own = {name: len(part.y) for name, part in windows.items() if labels[name] == label}
+            sides |= assign_by_weight(own, *shares, derive_seed(draw, "gas", "split", label))
+        divided = deal_groups(windows, sides)
+    splits = scaled_splits(divided, *robust_scale(divided["train"]), clip=protocol.clip)
+    clipped = 100 * float(np.mean(np.abs(splits["train"].x) >= protocol.clip))
+    used = sum(len(part.y) > 0 for part in windows.values())
     return Arrays(
         splits=splits,
         classes=CLASSES,
@@ -201,30 +187,17 @@ def prepare(folder: Path, protocol: GASProtocol, seed: int) -> Arrays:
             "inside the stimulus interval, a step being the mean of "
             f"{protocol.step:g} s of readings.",
             f"Inputs beyond {protocol.clip:g} robust deviations are clipped: "
-            f"{_clipped(splits, protocol.clip):.2f} % of train's.",
+            f"{clipped:.2f} % of train's.",
             *((LEAKY_NOTE,) if protocol.leaky else ()),
         ),
     )
 
 
-def _sides(
-    windows: Mapping[str, list[Windows]],
-    labels: Mapping[str, int],
-    protocol: GASProtocol,
-    seed: int,
-) -> dict[str, str]:
-    """Divide each class's inductions by their numbers of windows, since they differ tenfold."""
-    counts = {name: sum(len(part.y) for part in parts) for name, parts in windows.items()}
-    sides: dict[str, str] = {}
-    for label in sorted(set(labels.values())):
-        own = {name: count for name, count in counts.items() if labels[name] == label}
-        draw = derive_seed(seed, "gas", "split", label)
-        sides |= assign(own, protocol.validation, protocol.test, draw)
-    return sides
+ALTERNATIVES = (
+    Alternative(
+        "random_windows", {"split": "random_windows"}, "Overlapping windows dealt at random."
+    ),
+    *split_draws({}),
+)
 
-
-def _clipped(splits: Mapping[str, Any], limit: float) -> float:
-    return 100 * float(np.mean(np.abs(splits["train"].x) >= limit))
-
-
-DATASET = Dataset(CARD, GASProtocol, prepare, read)
+DATASET = Dataset(CARD, GASProtocol, prepare, read, ALTERNATIVES)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
-from pfrnn.study.data.bulk import Layout, read_bulk
-from pfrnn.study.data.classifiers import sensor_controls
-from pfrnn.study.data.segments import (
+from pfrnn.study.data.base import Address, Alternative, Arrays, Card, Dataset, RawFile
+from pfrnn.study.data.controls import sensor_controls
+from pfrnn.study.data.raw import Layout, Table, numbers_of, read_table
+from pfrnn.study.data.splits import by_group
+from pfrnn.study.data.windows import (
     LEAKY_NOTE,
     Windows,
     WindowsProtocol,
-    assign_windows,
-    by_split,
     cut_windows,
+    deal_groups,
+    deal_windows,
     scaled_splits,
-    sides_of,
+    split_draws,
 )
-from pfrnn.study.data.splits import by_group
 from pfrnn.study.seeding import derive_seed
 
 FILE = "ConfLongDemo_JSI.txt"
@@ -41,16 +39,11 @@ CLASSES = (
     "standing up from sitting", "standing up from sitting on the ground",
 )  # fmt: skip
 LAYOUT = Layout(
-    columns={
-        "sequence": "text", "tag": "text", "timestamp": "text", "date": "text",
-        "x": "number", "y": "number", "z": "number", "activity": "text",
-    },
-    separator=",",
+    ("sequence", "tag", "timestamp", "date", "x", "y", "z", "activity"),
+    text=("sequence", "tag", "timestamp", "date", "activity"),
     header=False,
-)  # fmt: skip
+)
 TICKS_PER_SECOND = 10_000_000
-SEQUENCE = re.compile(r"[A-Z]\d\d")
-TICKS = re.compile(r"\d{15,19}")
 
 CARD = Card(
     name="lpa",
@@ -63,13 +56,7 @@ CARD = Card(
     ),
     licence="CC BY 4.0",
     redistributable=True,
-    files=(
-        RawFile(
-            FILE,
-            ("md5:280a677ae0d673ec9a50ada480d8a529",),
-            excerpts=("47379dcfd26b2301be9267b2cfb0f89cf52410e54e66d4cffb022897a698cf1c",),
-        ),
-    ),
+    files=(RawFile(FILE, ("md5:280a677ae0d673ec9a50ada480d8a529",)),),
     addresses=(
         Address(
             "https://archive.ics.uci.edu/static/public/196/"
@@ -82,11 +69,14 @@ CARD = Card(
     target="activity at the window's last step, one of 11",
     unit="%",
     metric="accuracy",
+    excerpts=("3aae4e734ccc0e822dbd1af9004af916da0a47ca65961d7d038bd6be2bf35030",),
 )
 
 
 class LPAProtocol(WindowsProtocol):
     """Resampling, windows and split; docs/protocols.md names the source of each choice."""
+
+    added: ClassVar[tuple[str, ...]] = ("split_seed", "activities")
 
     period: float = Field(0.1, gt=0, description="Seconds between the steps of the resampled tags.")
     window: int = Field(30, ge=2, description="Steps of a window.")
@@ -95,11 +85,14 @@ class LPAProtocol(WindowsProtocol):
         "sequence",
         description="Whole sequences on one side; whole persons; or (leaky!) single windows.",
     )
+    activities: Literal["any", "single"] = Field(
+        "any", description="single: only windows whose steps all have one activity."
+    )
     validation: float = Field(0.2, gt=0, lt=0.5, description="Share of the validation split.")
     test: float = Field(0.2, gt=0, lt=0.5, description="Share of the test split.")
 
 
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
+def read(folder: Path) -> Table:
     """Parse the file; rows in the order of sequence, time stamp and tag.
 
     The file itself runs backwards by a few milliseconds here and there, where tags overtake each
@@ -108,53 +101,19 @@ def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
     Returns:
         sequence (text), tag and activity (numbers into ``TAGS`` and ``CLASSES``), ticks (int64,
         100 ns), x, y, z (float64, metres).
-
-    Raises:
-        DataError: naming the file, line, column, what was expected and what came.
     """
     path = folder / FILE
-    raw = read_bulk(path, LAYOUT)
-    table = {
-        "sequence": _matching(path, "sequence", raw["sequence"], SEQUENCE, "like A01"),
-        "ticks": _matching(path, "timestamp", raw["timestamp"], TICKS, "100 ns ticks").astype(
-            np.int64
-        ),
-        "tag": _numbers(path, "tag", raw["tag"], tuple(TAGS)),
-        "activity": _numbers(path, "activity", raw["activity"], CLASSES),
-        "x": raw["x"],
-        "y": raw["y"],
-        "z": raw["z"],
-    }
-    order = np.lexsort((table["tag"], table["ticks"], table["sequence"].astype(str)))
+    raw = read_table(path, LAYOUT)
+    try:
+        ticks = raw["timestamp"].astype(np.int64)
+    except ValueError as error:
+        raise DataError(f"{path}: column 'timestamp': expected 100 ns ticks: {error}") from error
+    tag = numbers_of(path, raw, "tag", tuple(TAGS))
+    activity = numbers_of(path, raw, "activity", CLASSES)
+    table = {"sequence": raw["sequence"], "ticks": ticks, "tag": tag, "activity": activity}
+    table |= {axis: raw[axis] for axis in "xyz"}
+    order = np.lexsort((tag, ticks, raw["sequence"]))
     return {name: values[order] for name, values in table.items()}
-
-
-def _matching(
-    path: Path, column: str, cells: npt.NDArray[Any], pattern: re.Pattern[str], wanted: str
-) -> npt.NDArray[Any]:
-    for row, cell in enumerate(cells):
-        if not pattern.fullmatch(cell):
-            raise _fault(path, row, column, wanted, cell)
-    return cells
-
-
-def _numbers(
-    path: Path, column: str, cells: npt.NDArray[Any], names: tuple[str, ...]
-) -> npt.NDArray[np.int64]:
-    numbers = {name: index for index, name in enumerate(names)}
-    found = np.array([numbers.get(cell, -1) for cell in cells], dtype=np.int64)
-    if (found < 0).any():
-        row = int((found < 0).argmax())
-        raise _fault(path, row, column, f"one of {', '.join(names)}", cells[row])
-    return found
-
-
-def _fault(path: Path, row: int, column: str, wanted: str, cell: str) -> DataError:
-    place = list(LAYOUT.columns).index(column) + 1
-    return DataError(
-        f"{path}: data row {row + 1}, column {place} ({column}): expected {wanted}, got "
-        f"{cell[:40]!r}; the file is damaged, fetch it again"
-    )
 
 
 def resample(
@@ -197,8 +156,8 @@ def prepare(folder: Path, protocol: LPAProtocol, seed: int) -> Arrays:
     """Make the arrays; row numbers count the readings in the order of ``read``."""
     table = read(folder)
     position = np.stack([table[axis] for axis in "xyz"], axis=1)
-    windows: dict[str, list[Windows]] = {}
-    for name in np.unique(table["sequence"].astype(str)):
+    windows: dict[str, Windows] = {}
+    for name in map(str, np.unique(table["sequence"])):
         rows = np.flatnonzero(table["sequence"] == name)
         try:
             values, newest = resample(
@@ -208,8 +167,11 @@ def prepare(folder: Path, protocol: LPAProtocol, seed: int) -> Arrays:
             raise DataError(f"{folder / FILE}: sequence {name}: {error}") from error
         labels = table["activity"][rows[newest]]
         cut = cut_windows(values, labels, rows[newest], protocol.window, protocol.stride)
-        windows[str(name)] = [cut]
-    splits = scaled_splits(_divide(windows, protocol, seed))
+        if protocol.activities == "single":
+            every = cut_windows(labels[:, None], labels, labels, protocol.window, protocol.stride)
+            cut = cut.take((every.rows == every.y[:, None]).all(axis=1))
+        windows[name] = cut
+    splits = scaled_splits(_divide(windows, protocol, protocol.draw(seed)))
     return Arrays(
         splits=splits,
         classes=CLASSES,
@@ -219,34 +181,46 @@ def prepare(folder: Path, protocol: LPAProtocol, seed: int) -> Arrays:
             f"{len(windows)} sequences of {len({name[0] for name in windows})} persons; windows of "
             f"{protocol.window * protocol.period:g} s, one every "
             f"{protocol.stride * protocol.period:g} s.",
+            *(("Windows with more than one activity are left out.",)
+              if protocol.activities == "single" else ()),
             *((LEAKY_NOTE,) if protocol.leaky else ()),
         ),
-    )
+    )  # fmt: skip
 
 
-def _divide(
-    windows: Mapping[str, list[Windows]], protocol: LPAProtocol, seed: int
-) -> dict[str, Windows]:
+def _divide(windows: dict[str, Windows], protocol: LPAProtocol, seed: int) -> dict[str, Windows]:
     draw = derive_seed(seed, "lpa", protocol.split)
     shares = (protocol.validation, protocol.test)
-    if protocol.split == "random_windows":
-        return assign_windows(windows, *shares, draw)
+    if protocol.leaky:
+        return deal_windows(windows, *shares, draw)
     # A person's letter is its class here: each person gives its share of sequences.
-    persons: dict[Hashable, int] = {name: ord(name[0]) for name in windows}
+    persons = {name: ord(name[0]) for name in windows}
     if protocol.split == "sequence":
-        return by_split(windows, sides_of(by_group(persons, *shares, draw)))
-    order = np.random.default_rng(draw).permutation(sorted(set(persons.values())))
+        return deal_groups(windows, by_group(persons, *shares, draw))
+    order = np.random.default_rng(draw).permutation(sorted(set(persons.values()))).tolist()
     tested = max(1, round(protocol.test * len(order)))
     validated = round(protocol.validation * len(order)) if len(order) > 2 else 0
-    sides = {int(person): "train" for person in order}
-    sides |= {int(person): "test" for person in order[:tested]}
-    sides |= {int(person): "validation" for person in order[tested : tested + validated]}
-    result = {str(name): sides[person] for name, person in persons.items()}
+    parts = ["test"] * tested + ["validation"] * validated + ["train"] * len(order)
+    sides = dict(zip(order, parts, strict=False))
+    result = {name: sides[person] for name, person in persons.items()}
     if not validated:
         # Two persons only (an excerpt): validate on sequences of the training persons.
-        rest = {name: number for name, number in persons.items() if result[str(name)] == "train"}
-        result |= sides_of(by_group(rest, protocol.validation, 0.0, draw))
-    return by_split(windows, result)
+        rest = {name: number for name, number in persons.items() if result[name] == "train"}
+        result |= by_group(rest, protocol.validation, 0.0, draw)
+    return deal_groups(windows, result)
 
 
-DATASET = Dataset(CARD, LPAProtocol, prepare, read)
+ALTERNATIVES = (
+    Alternative("person", {"split": "person"}, "Whole persons on one side."),
+    Alternative(
+        "single_activity",
+        {"activities": "single"},
+        "Windows of one activity only; whole sequences stay on one side.",
+    ),
+    Alternative(
+        "random_windows", {"split": "random_windows"}, "Overlapping windows dealt at random."
+    ),
+    *split_draws({}),
+)
+
+DATASET = Dataset(CARD, LPAProtocol, prepare, read, ALTERNATIVES)

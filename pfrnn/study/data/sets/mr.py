@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from pfrnn.errors import DataError
-from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
-from pfrnn.study.data.text import Document, TextProtocol, read_lines, split_words, text_arrays
+from pfrnn.study.data.base import Address, Alternative, Arrays, Card, Dataset, RawFile
+from pfrnn.study.data.raw import Table, read_lines
+from pfrnn.study.data.text import Document, TextProtocol, split_words, text_arrays
 from pfrnn.study.seeding import derive_seed
 
 CLASSES = ("negative", "positive")
@@ -81,7 +80,11 @@ CARD = Card(
     target="polarity of the sentence",
     unit="%",
     metric="accuracy",
-    tables=("db956bd0b3373871c9c2913d95bca8d34c211affe57de5cf63e84ffdf0ccda08",),
+    # Without and with the files of ``split: tenfold``.
+    tables=(
+        "db956bd0b3373871c9c2913d95bca8d34c211affe57de5cf63e84ffdf0ccda08",
+        "1d41c573155a752614a8508c4b73c9cafa109943ea0b95019ef150cabdfc8144",
+    ),
 )
 
 
@@ -95,84 +98,63 @@ class MRProtocol(TextProtocol):
     max_length: int = Field(60, ge=1, description="Words kept; the longest sentence has 59.")
 
 
-def read_textgcn(folder: Path, part: str) -> list[tuple[int, tuple[str, ...]]]:
+Sentence = tuple[int, tuple[str, ...]]
+
+
+def read_textgcn(folder: Path, part: str) -> list[Sentence]:
     """Parse one part of the TextGCN split: a sentence a line, its label in a file beside it.
 
     Raises:
         DataError: the two files don't fit together, or hold something else.
     """
-    text_path = folder / TEXTGCN / f"text_{part}.txt"
-    label_path = folder / TEXTGCN / f"label_{part}.txt"
-    sentences = _read_sentences(text_path)
-    labels = read_lines(label_path)
-    for number, label in enumerate(labels, start=1):
-        if label.strip() not in (b"0", b"1"):
-            raise DataError(
-                f"{label_path}: line {number}: expected 0 or 1, got {label[:40]!r}; fetch it again"
-            )
-    if len(labels) != len(sentences):
+    sentences = _read_sentences(folder / TEXTGCN / f"text_{part}.txt")
+    labels = [line.strip() for line in read_lines(folder / TEXTGCN / f"label_{part}.txt")]
+    if len(labels) != len(sentences) or not {b"0", b"1"}.issuperset(labels):
         raise DataError(
-            f"{text_path}: {len(sentences):,} sentences, but {label_path.name} has {len(labels):,} "
-            "labels; one of the two is damaged, fetch both again"
+            f"{folder / TEXTGCN}: {len(sentences):,} sentences in text_{part}.txt need as many "
+            f"labels 0 or 1 in label_{part}.txt; get both files again"
         )
     return [(int(label), words) for label, words in zip(labels, sentences, strict=True)]
 
 
-def read_polarity(folder: Path) -> list[tuple[int, tuple[str, ...]]]:
-    """Parse rt-polarity.neg and rt-polarity.pos, equally many sentences, negative ones first."""
-    parts = {name: _read_sentences(folder / name) for name in POLARITY}
-    counts = {name: len(sentences) for name, sentences in parts.items()}
-    if len(set(counts.values())) != 1:
-        listed = " and ".join(f"{name} {count:,}" for name, count in counts.items())
-        raise DataError(
-            f"{folder}: expected as many positive as negative sentences, got {listed}; one of the "
-            "two is damaged, fetch both again"
-        )
-    return [(label, words) for name, label in POLARITY.items() for words in parts[name]]
+def read_polarity(folder: Path) -> list[Sentence]:
+    """Parse rt-polarity.neg and rt-polarity.pos, negative sentences first."""
+    return [
+        (label, words)
+        for name, label in POLARITY.items()
+        for words in _read_sentences(folder / name)
+    ]
 
 
 def _read_sentences(path: Path) -> list[tuple[str, ...]]:
-    lines = read_lines(path)
-    raw = b"\n".join(lines)
-    if not raw.isascii() and _is_utf8(raw):
+    sentences = [split_words(line) for line in read_lines(path)]
+    if () in sentences:
         raise DataError(
-            f"{path}: UTF-8, but the publisher's file is ISO-8859-1 (somebody re-saved it, so its "
-            "words would differ); fetch it again"
-        )
-    sentences = []
-    for number, line in enumerate(lines, start=1):
-        words = split_words(line)
-        if not words:
-            raise DataError(
-                f"{path}: line {number}: expected a sentence, got a blank line, which would shift "
-                "the labels; fetch the file again"
-            )
-        sentences.append(words)
-    if not path.read_bytes().endswith(b"\n"):
-        raise DataError(
-            f"{path}: line {len(lines)}: no line end at the end of the file; it was cut; delete it "
-            "and fetch it again"
+            f"{path}: line {sentences.index(()) + 1}: expected a sentence, got a blank line, which "
+            "would shift the labels; get the publisher's file"
         )
     return sentences
 
 
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def read(folder: Path) -> Table:
+    """Return part, label and text of the default split's sentences, train's first.
 
-
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
-    """Return part, label and text of the default split's sentences, train's first."""
+    Where their files are there, polarity_label and polarity_text are those that ``split: tenfold``
+    reads.
+    """
     parts = {part: read_textgcn(folder, part) for part in ("train", "test")}
     sentences = [(part, *sentence) for part, found in parts.items() for sentence in found]
-    return {
+    table: Table = {
         "part": np.array([part for part, _, _ in sentences], dtype=object),
         "label": np.array([label for _, label, _ in sentences], dtype=np.int64),
         "text": np.array([" ".join(words) for _, _, words in sentences], dtype=object),
     }
+    if all((folder / name).is_file() for name in POLARITY):
+        polarity = read_polarity(folder)
+        texts = [" ".join(words) for _, words in polarity]
+        table["polarity_label"] = np.array([label for label, _ in polarity], dtype=np.int64)
+        table["polarity_text"] = np.array(texts, dtype=object)
+    return table
 
 
 def prepare(folder: Path, protocol: MRProtocol, seed: int) -> Arrays:
@@ -196,4 +178,11 @@ def prepare(folder: Path, protocol: MRProtocol, seed: int) -> Arrays:
     )
 
 
-DATASET = Dataset(CARD, MRProtocol, prepare, read)
+ALTERNATIVES = (
+    Alternative(
+        "tenfold", {"split": "tenfold"},
+        "The first of ten folds as test: 1,066 sentences, as the printed digits suggest.",
+    ),
+)  # fmt: skip
+
+DATASET = Dataset(CARD, MRProtocol, prepare, read, ALTERNATIVES)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from pfrnn.errors import DataError
 from pfrnn.study.data.base import Address, Arrays, Card, Dataset, RawFile
-from pfrnn.study.data.forecast import ForecastProtocol, Series, calendar, split_by_time
-from pfrnn.study.data.tables import TextTable, check_steps, read_table, to_numbers
+from pfrnn.study.data.forecast import ForecastProtocol, Series, calendar, forecast_arrays
+from pfrnn.study.data.raw import Layout, Table, numbers_of, read_table, times_of
 
 FILE = "PRSA_data_2010.1.1-2014.12.31.csv"
 TARGET = "pm2.5"
 CLOCK = ("year", "month", "day", "hour")
 MEASURED = ("pm2.5", "DEWP", "TEMP", "PRES", "Iws", "Is", "Ir")
 WINDS = ("NE", "NW", "SE", "cv")
-HEADER = ("No", *CLOCK, "pm2.5", "DEWP", "TEMP", "PRES", "cbwd", "Iws", "Is", "Ir")
+LAYOUT = Layout(
+    ("No", *CLOCK, "pm2.5", "DEWP", "TEMP", "PRES", "cbwd", "Iws", "Is", "Ir"),
+    text=("cbwd",),
+    missing={"pm2.5": "NA"},
+)
 
 CARD = Card(
     name="pm",
@@ -52,46 +51,15 @@ class PmProtocol(ForecastProtocol):
     stride: int = Field(default=24, ge=1, description="Steps between training sequences' starts.")
 
 
-def read(folder: Path) -> Mapping[str, npt.NDArray[Any]]:
+def read(folder: Path) -> Table:
     """Parse the publisher's csv; NA in pm2.5 becomes NaN, anywhere else it is an error."""
-    table = read_table(folder / FILE, HEADER, ",")
-    _check_numbers(table)
-    columns: dict[str, npt.NDArray[Any]] = {"hour": _hours(table)}
-    for name in MEASURED:
-        columns[name] = to_numbers(table, name, missing=("NA",) if name == TARGET else ())
-    for i, cell in enumerate(table.columns["cbwd"]):
-        if cell not in WINDS:
-            raise DataError(
-                f"{table.path}: line {table.lines[i]}, column 'cbwd': expected one of "
-                f"{', '.join(WINDS)}, got {cell!r}; get the publisher's file"
-            )
-    return columns | {"cbwd": np.array(table.columns["cbwd"])}
-
-
-def _check_numbers(table: TextTable) -> None:
-    for row, number in enumerate(to_numbers(table, "No"), start=1):
-        if number != row:
-            raise DataError(
-                f"{table.path}: line {table.lines[row - 1]}, column 'No': expected {row}, got "
-                f"{number:g}; rows are out of order or altered: get the publisher's file"
-            )
-
-
-def _hours(table: TextTable) -> npt.NDArray[np.int64]:
-    """Hours since 1970-01-01 of each row; consecutive, or it is an error."""
-    clock = np.stack([to_numbers(table, name) for name in CLOCK], axis=1).astype(int)
-    hours = np.empty(len(clock), dtype=np.int64)
-    for i, (year, month, day, hour) in enumerate(clock.tolist()):
-        try:
-            moment = dt.datetime(year, month, day, hour, tzinfo=dt.UTC)
-        except ValueError as error:
-            raise DataError(
-                f"{table.path}: line {table.lines[i]}, columns year to hour: not a time "
-                f"({error}); get the publisher's file"
-            ) from error
-        hours[i] = int(moment.timestamp()) // 3600
-    check_steps(table, hours, 1, "hours")
-    return hours
+    path = folder / FILE
+    table = read_table(path, LAYOUT)
+    clock = zip(*(table[name].astype(int) for name in CLOCK), strict=True)
+    cells = [f"{year:04d}-{month:02d}-{day:02d} {hour:02d}" for year, month, day, hour in clock]
+    hours = times_of(path, cells, "%Y-%m-%d %H", 3600)
+    numbers_of(path, table, "cbwd", WINDS)
+    return {"hour": hours, "cbwd": table["cbwd"], **{name: table[name] for name in MEASURED}}
 
 
 def prepare(folder: Path, protocol: PmProtocol, seed: int) -> Arrays:
@@ -102,7 +70,7 @@ def prepare(folder: Path, protocol: PmProtocol, seed: int) -> Arrays:
     if protocol.calendar:
         known |= calendar(columns["hour"], 24)
     series = Series(MEASURED, values, MEASURED.index(TARGET), known)
-    return split_by_time(series, protocol, per_day=24)
+    return forecast_arrays(series, protocol, season=24)
 
 
 DATASET = Dataset(CARD, PmProtocol, prepare, read)

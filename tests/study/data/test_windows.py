@@ -1,23 +1,28 @@
 """Windows, their assignment to splits, scaling on train only, and the sets' own traps."""
 
-import class_raw
 import numpy as np
 import pytest
 
 from pfrnn.errors import DataError
 from pfrnn.study.data.registry import dataset
-from pfrnn.study.data.segments import (
-    Windows,
-    assign,
-    assign_windows,
-    by_split,
-    cut_windows,
-    join,
-    scaled_splits,
-)
 from pfrnn.study.data.sets.gas import steps_of
 from pfrnn.study.data.sets.lpa import resample
 from pfrnn.study.data.sets.uid import UIDProtocol, cut_blocks, read, without_repeats
+from pfrnn.study.data.windows import (
+    Windows,
+    assign_by_weight,
+    cut_windows,
+    deal_groups,
+    deal_windows,
+    join,
+    robust_scale,
+    scaled_splits,
+)
+from tests.study.data import class_raw
+
+
+def scaled(parts, robust=False, clip=np.inf):
+    return scaled_splits(parts, *(robust_scale(parts["train"]) if robust else ()), clip=clip)
 
 
 def windows(count, seed, steps=4, inputs=2):
@@ -50,7 +55,7 @@ def test_assign_reaches_every_share_with_whole_groups():
     weights = {f"g{i}": int(w) for i, w in enumerate(np.random.default_rng(1).integers(5, 130, 30))}
     total = sum(weights.values())
     for seed in range(20):
-        sides = assign(weights, 0.15, 0.25, seed)
+        sides = assign_by_weight(weights, 0.15, 0.25, seed)
         assert set(sides) == set(weights)
         for split, share in (("validation", 0.15), ("test", 0.25)):
             got = sum(weights[name] for name, side in sides.items() if side == split)
@@ -58,29 +63,29 @@ def test_assign_reaches_every_share_with_whole_groups():
             assert got < share * total + max(weights.values())
 
 
-def test_assign_windows_keeps_every_window_once():
-    groups = {"a": [windows(13, 1)], "b": [windows(7, 2)]}
-    parts = assign_windows(groups, 0.2, 0.3, seed=4)
+def test_dealt_windows_keep_every_window_once():
+    groups = {"a": windows(13, 1), "b": windows(7, 2)}
+    parts = deal_windows(groups, 0.2, 0.3, seed=4)
     assert {name: len(part.y) for name, part in parts.items()} == {
         "train": 10, "validation": 4, "test": 6,
     }  # fmt: skip
-    everything = join([groups["a"][0], groups["b"][0]])
+    everything = join(list(groups.values()))
     again = join([parts[name] for name in ("train", "validation", "test")])
     assert sorted(again.rows[:, 0]) == sorted(everything.rows[:, 0])
 
 
-def test_by_split_names_an_empty_split():
-    groups = {"a": [windows(3, 1)], "b": [windows(3, 2)]}
+def test_deal_groups_names_an_empty_split():
+    groups = {"a": windows(3, 1), "b": windows(3, 2)}
     with pytest.raises(DataError, match="no window for the split validation"):
-        by_split(groups, {"a": "train", "b": "test"})
+        deal_groups(groups, {"a": "train", "b": "test"})
 
 
 @pytest.mark.parametrize("robust", [False, True])
 def test_scaling_sees_train_only(robust):
     parts = {"train": windows(30, 1), "validation": windows(9, 2), "test": windows(9, 3)}
-    first = scaled_splits(parts, robust=robust)
+    first = scaled(parts, robust)
     changed = {**parts, "test": parts["test"]._replace(x=parts["test"].x * 100 + 7)}
-    second = scaled_splits(changed, robust=robust)
+    second = scaled(changed, robust)
     for split in ("train", "validation"):
         np.testing.assert_array_equal(first[split].x, second[split].x)
     train = parts["train"].x.reshape(-1, 2)
@@ -96,8 +101,8 @@ def test_robust_scaling_is_not_moved_by_spikes_and_clips_them():
     calm = {"train": windows(50, 1), "validation": windows(5, 2), "test": windows(5, 3)}
     spiked = {**calm, "train": calm["train"]._replace(x=calm["train"].x.copy())}
     spiked["train"].x[0, 0, 0] = 1e6
-    plain = scaled_splits(calm, robust=True, clip=10)["test"].x
-    moved = scaled_splits(spiked, robust=True, clip=10)
+    plain = scaled(calm, True, 10)["test"].x
+    moved = scaled(spiked, True, 10)
     np.testing.assert_allclose(moved["test"].x, plain, atol=0.1)
     assert moved["train"].x.max() == 10
     # The mean and deviation would be moved: the guard above can fail.
@@ -110,7 +115,7 @@ def test_constant_column_stays_finite():
     for part in parts.values():
         part.x[:, :, 1] = 3.0
     for robust in (False, True):
-        assert (scaled_splits(parts, robust=robust)["test"].x[:, :, 1] == 0).all()
+        assert (scaled(parts, robust)["test"].x[:, :, 1] == 0).all()
 
 
 def test_lpa_resampling_holds_the_last_reading_of_each_tag_and_never_looks_ahead():
@@ -174,13 +179,12 @@ def test_uid_drops_a_buffer_written_again_and_then_runs_on(tmp_path):
     lines = class_raw.uid_lines(17)
     repeated = [*lines[:128], *lines[64:128], *lines[64:128], *lines[128:]]
     (folder / "17.csv").write_text("".join(repeated))
-    table = read(folder)
-    recording = without_repeats(table, 16, folder / "17.csv")
+    recording = without_repeats(read(folder), 16)
     assert len(recording.time) == len(lines)
     assert (np.diff(recording.time) > 0).all()
     assert np.isin(recording.rows - 16 * 500, np.r_[0:128, 256:628]).all()
     blocks = cut_blocks(recording, 16, UIDProtocol(window=20, stride=10))
-    rows = [np.unique(np.concatenate([part.rows.ravel() for part in block])) for block in blocks]
+    rows = [np.unique(block.rows) for block in blocks]
     assert len(np.unique(np.concatenate(rows))) == sum(len(block) for block in rows)
 
 
@@ -189,11 +193,10 @@ def test_uid_windows_stop_at_long_gaps(tmp_path):
     lines = class_raw.uid_lines(3, readings=150)
     later = class_raw.uid_lines(3, readings=350, start=20.0)
     (folder / "3.csv").write_text("".join(lines + later))
-    recording = without_repeats(read(folder), 2, folder / "3.csv")
-    for blocks in cut_blocks(recording, 2, UIDProtocol(window=20, stride=5, blocks=3)):
-        for part in blocks:
-            times = recording.time[part.rows - 2 * 500]
-            assert np.diff(times, axis=1).max() < 0.5
-    joined = cut_blocks(recording, 2, UIDProtocol(window=20, stride=5, blocks=3, max_gap=100))
-    gaps = [np.diff(recording.time[p.rows - 1000], axis=1).max() for b in joined for p in b]
-    assert max(gaps) > 0.5
+    recording = without_repeats(read(folder), 2)
+
+    def longest(**changes):
+        blocks = cut_blocks(recording, 2, UIDProtocol(window=20, stride=5, blocks=3, **changes))
+        return max(np.diff(recording.time[b.rows - 2 * 500], axis=1).max() for b in blocks)
+
+    assert longest() < 0.5 < longest(max_gap=100)

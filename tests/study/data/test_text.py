@@ -3,11 +3,11 @@
 from collections import Counter
 from pathlib import Path
 
-import class_raw
 import numpy as np
 import pytest
 
 from pfrnn.study.data.digests import arrays_digest
+from pfrnn.study.data.raw import read_lines
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.data.text import (
     PADDING,
@@ -17,9 +17,9 @@ from pfrnn.study.data.text import (
     drop_equal,
     encode,
     equality_key,
-    read_lines,
     split_validation,
 )
+from tests.study.data import class_raw
 
 
 def document(row, text, label=0):
