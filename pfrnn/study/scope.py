@@ -15,6 +15,7 @@ import yaml
 from pfrnn.study.config import load_config, merge
 from pfrnn.study.data.availability import Choice, choose, with_sets
 from pfrnn.study.data.registry import dataset
+from pfrnn.study.data.state import check_untouched
 from pfrnn.study.files import digest_of, read_json, write_json
 from pfrnn.study.plan import Plan, make_plan, shipped_protocols
 from pfrnn.study.recorded import rest_of
@@ -105,6 +106,8 @@ def scope_of(
     }
     cells = tuple(cell for cell in wide.cells if cell.dataset in kept)
     plan = Plan(config, kept, cells, _written(values))
+    for name in kept if is_main else ():
+        check_untouched(dataset(name).card, Path("data/raw", name))
     return Scope(plan, choice.missing, stand_ins, recorded, strict)
 
 

@@ -121,6 +121,18 @@ def check_recorded(card: Card, folder: Path, sha256: Mapping[str, str]) -> None:
             )
 
 
+def check_untouched(card: Card, folder: Path) -> None:
+    """Do :func:`check_recorded` for files newer than the record; quick, for each start of a run.
+
+    ``pfrnn prepare`` compares them all. Without a record nothing is fetched yet.
+    """
+    record = folder / RECORD
+    fetched = record.stat().st_mtime_ns if record.is_file() else 0
+    paths = {file.name: folder / file.name for file in card.files}
+    newer = [n for n, p in paths.items() if p.is_file() and p.stat().st_mtime_ns > fetched > 0]
+    check_recorded(card, folder, {name: file_digest(paths[name]) for name in newer})
+
+
 def cures(card: Card, folder: Path) -> str:
     """Say the two ways to add a data set's files."""
     names = [file.name for file in card.files if not file.optional]

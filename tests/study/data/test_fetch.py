@@ -15,7 +15,7 @@ from pfrnn.study.data.base import Address, Protocol, RawFile
 from pfrnn.study.data.digests import arrays_digest
 from pfrnn.study.data.fetch import fetch
 from pfrnn.study.data.prepare import make_prepared
-from pfrnn.study.data.state import inspect_raw
+from pfrnn.study.data.state import check_untouched, inspect_raw
 from pfrnn.study.files import read_json
 from tests.study.data.loopback import Site, content, cut, status
 from tests.study.data.toy import BODY, OTHER, read, sha, toy, visible, zipped
@@ -245,8 +245,13 @@ def test_what_was_changed_after_it_was_fetched_is_not_prepared(
     fetch(toy(), tmp_path)
     (tmp_path / "toy/toy.csv").write_bytes(BODY)
     words = rf"toy\.csv: changed since it was fetched: sha256 {sha(BODY)}, .* has {sha(OTHER)}"
-    with pytest.raises(DataError, match=words):
-        make_prepared(toy(), Protocol(), 0, tmp_path)
+    check_untouched(toy().card, tmp_path / "other")  # nothing is fetched yet
+    for check in (
+        lambda: make_prepared(toy(), Protocol(), 0, tmp_path),
+        lambda: check_untouched(toy().card, tmp_path / "toy"),
+    ):
+        with pytest.raises(DataError, match=words):
+            check()
     # As it says: checked and recorded again, it goes on to the set's own code.
     assert fetch(toy(), tmp_path).state == "whole"
     with pytest.raises(NotImplementedError):
