@@ -22,11 +22,12 @@ from pfrnn.study.train.bayes_by_backprop import (
 from pfrnn.study.train.evaluate import Predicted
 from pfrnn.study.train.loss import LossWeights, member_loss
 from pfrnn.study.train.members import Member
-from pfrnn.study.train.networks import ExperimentNetwork, NetworkSpec
+from pfrnn.study.train.networks import ExperimentNetwork
 from pfrnn.study.train.noise import step_seed
 from pfrnn.study.train.optimiser import Stacked
 from pfrnn.study.train.path import PlainPath
 from pfrnn.study.train.population import Weights
+from pfrnn.study.train.spec import NetworkSpec
 
 # Posterior sharpening (an option): the standard deviation around the sharpened weights.
 SHARPENING_SIGMA = 0.02

@@ -17,8 +17,8 @@ from pfrnn.study.config import Config, Training
 from pfrnn.study.train.bayesian import BayesianPath
 from pfrnn.study.train.graphs import Graphs
 from pfrnn.study.train.loss import LossWeights, loss_weights
-from pfrnn.study.train.networks import NetworkSpec
 from pfrnn.study.train.path import PlainPath
+from pfrnn.study.train.spec import NetworkSpec
 from pfrnn.study.variants import Variant
 
 log = logging.getLogger(__name__)

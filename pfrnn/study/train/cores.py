@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from pfrnn.functional.batch_norm import Known, Statistics
 from pfrnn.functional.belief import mean_particle
 from pfrnn.functional.sequence import run_pf
-from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput, RNNSwitches
+from pfrnn.functional.types import FilterOutput, PFState, Readout, RNNOutput
 from pfrnn.functional.weights import uniform_log_weights
-from pfrnn.nn.options import CellOptions
 from pfrnn.nn.statistics import RunningStatistics
 from pfrnn.study.train.own import particle_cell, plain_cell
 from pfrnn.study.train.plain import RNNRun
+from pfrnn.study.train.spec import NetworkSpec
 
 FilterRun = Callable[..., FilterOutput]
 
@@ -69,27 +69,19 @@ class CoreOutput(NamedTuple):
 class PlainCore(nn.Module):
     """LSTM, GRU or an own cell, optionally with ReLU and batch norm on the candidate."""
 
-    def __init__(
-        self,
-        cell: str,
-        inputs: int,
-        hidden: int,
-        switches: RNNSwitches,
-        max_length: int,
-        bptt: int,
-        own: str | None = None,
-    ) -> None:
+    def __init__(self, spec: NetworkSpec, inputs: int) -> None:
         super().__init__()
-        make = plain_cell(cell, own)
+        make = plain_cell(spec.cell, spec.own)
+        switches = spec.rnn
         self.cell = make(
             inputs,
-            hidden,
+            spec.hidden,
             activation=switches.activation,
             batch_norm=switches.batch_norm,
         )
         if switches.batch_norm != "none":
-            self.cell.running = RunningStatistics(hidden, max_length)
-        self.bptt = bptt
+            self.cell.running = RunningStatistics(spec.hidden, spec.max_length)
+        self.bptt = spec.bptt
         # The loop over time; a fused one with the same arguments may take its place.
         self.run: RNNRun = self.cell.loop()
 
@@ -105,37 +97,22 @@ class PlainCore(nn.Module):
 
 
 class ParticleCore(nn.Module):
-    """PF-LSTM or PF-GRU.
+    """PF-LSTM, PF-GRU or an own cell.
 
     Args:
-        cell: ``lstm`` or ``gru``.
+        spec: the network's.
         inputs: width of the encoded input.
-        hidden: H.
-        particles: K.
-        options: the cell's.
-        bptt: steps between cuts of the gradient.
-        keep_particles: whether the particles are returned.
-        mean: whether the mean particle is; without it the particles must be, or be read out.
-        own: name of an own cell in place of ``cell``.
+        mean: whether the mean particle is returned; without it the particles are, or a linear head
+            of each.
     """
 
-    def __init__(
-        self,
-        cell: str,
-        inputs: int,
-        hidden: int,
-        particles: int,
-        options: CellOptions,
-        bptt: int,
-        keep_particles: bool,
-        mean: bool = True,
-        own: str | None = None,
-    ) -> None:
+    def __init__(self, spec: NetworkSpec, inputs: int, mean: bool = True) -> None:
         super().__init__()
-        make = particle_cell(cell, own)
-        self.cell = make(inputs, hidden, num_particles=particles, **options._asdict())
-        self.bptt = bptt
-        self.keep_particles = keep_particles
+        make = particle_cell(spec.cell, spec.own)
+        options = spec.filter._asdict()
+        self.cell = make(inputs, spec.hidden, num_particles=spec.particles, **options)
+        self.bptt = spec.bptt
+        self.keep_particles = spec.keep_particles or not mean
         self.mean = mean
         # The loop over time; a fused one with the same arguments may take its place.
         self.run: FilterRun = functools.partial(run_pf, type(self.cell).step)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pfrnn.study.data.base import PreparedCard
+from pfrnn.study.data.base import Prepared, PreparedCard
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.evaluate.ensemble import combine
 from pfrnn.study.evaluate.metrics import Contributions, average, contributions, metrics
@@ -19,14 +19,14 @@ from pfrnn.study.evaluate.selection import read_selection
 from pfrnn.study.plan import Cell, Plan, Setting, cell_parameters, members_of_ensemble
 from pfrnn.study.records import TEST_COLUMNS
 from pfrnn.study.seeding import derive_seed
-from pfrnn.study.train.batches import to_device
+from pfrnn.study.train.batches import DeviceSplit, to_device
 from pfrnn.study.train.evaluate import evaluate
 from pfrnn.study.train.job import Job, Trained, train, write_record
-from pfrnn.study.train.members import Member, ensemble_members, final_members
+from pfrnn.study.train.members import Member, ensemble_members, final_members, search_members
+from pfrnn.study.train.path import PlainPath
 from pfrnn.study.train.places import Places
 from pfrnn.study.train.population import stacked
 from pfrnn.study.train.samples import save_arrays, write_belief, write_predictions
-from pfrnn.study.train.selected import selected_member_metrics
 from pfrnn.study.train.tables import read_best, write_table
 from pfrnn.study.variants import variant
 
@@ -135,6 +135,42 @@ def test_members(plan: Plan, job: Job, places: Places, trained: Trained) -> None
     write_predictions(folder / "predictions.npz", card, split, predictions[0], list(groups))
     if path.spec.kind == "particle":
         write_belief(folder / "belief.npz", card, split, path, weights, job.members)
+
+
+def selected_member_metrics(
+    plan: Plan,
+    chosen: dict[str, Any],
+    places: Places,
+    path: PlainPath,
+    prepared: Prepared,
+    split: DeviceSplit,
+    passes: int,
+) -> dict[str, float]:
+    """Test the chosen member's best weights of the search, its metric averaged over the passes.
+
+    What a paper that prints one run may report. It stands beside our finals and never among them:
+    the member won on validation, so its score is one draw from a selected run.
+
+    Args:
+        plan: the tier's plan.
+        chosen: the selection's entry: block and member.
+        places: where results lie.
+        path: the final's; the member has the same network.
+        prepared: the final's data.
+        split: the test split on the device.
+        passes: as for the final's own repetitions, with the same names of the noise.
+    """
+    numbers, weights = read_best(places.results / chosen["block_id"])
+    block, number = plan.block(chosen["block_id"]), int(chosen["member"])
+    member = search_members(block.settings, plan.config.seed, block.dataset)[number]
+    # A block keeps its best member, which is the chosen one if the block won.
+    one = weights.only(numbers.index(number)).to(split.device)
+    card, test = prepared.card, prepared.splits["test"]
+    found: list[dict[str, float]] = []
+    for index in range(passes):
+        seen = evaluate(path, one, [member], split, ("test", index))
+        found.append(metrics(contributions(card, seen.prediction[0], test.y, test.mask)))
+    return {name: float(np.mean([values[name] for values in found])) for name in found[0]}
 
 
 def repetition_groups(members: Sequence[Member]) -> dict[int, list[int]]:

@@ -13,9 +13,9 @@ from pfrnn.study.train.batches import Cut
 from pfrnn.study.train.cores import Randomness
 from pfrnn.study.train.loss import LossWeights
 from pfrnn.study.train.members import Member
-from pfrnn.study.train.networks import NetworkSpec
 from pfrnn.study.train.noise import step_seed
 from pfrnn.study.train.path import PlainPath
+from pfrnn.study.train.spec import NetworkSpec
 
 _STEPS = 4096
 

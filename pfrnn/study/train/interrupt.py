@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from types import FrameType, TracebackType
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from pfrnn.errors import PfrnnError
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StoppedError(PfrnnError):
@@ -18,34 +21,28 @@ class StoppedError(PfrnnError):
         self.exit_code = 128 + number
 
 
-class StopRequest:
-    """Context in which SIGTERM and SIGINT set ``signal`` instead of ending the process.
+@contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT in the list instead of ending the process.
 
-    A second signal of the same kind has its usual effect, for when a step hangs.
+    A second signal of the same kind has its usual effect, for when a step hangs. Only the main
+    thread may set handlers; elsewhere signals act as usual.
     """
+    before = {number: signal.getsignal(number) for number in STOPS}
+    found: list[int] = []
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self._before: dict[int, Any] = {}
+    def note(number: int, frame: FrameType | None) -> None:
+        found.append(number)
+        signal.signal(number, before[signal.Signals(number)])
 
-    def __enter__(self) -> StopRequest:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                self._before[number] = signal.signal(number, self._note)
-            except ValueError:
-                # Only the main thread may set handlers; elsewhere signals act as usual.
-                break
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        signal.signal(number, self._before[number])
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
+    try:
+        for number in STOPS:
+            signal.signal(number, note)
+    except ValueError:
+        yield found
+        return
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)

@@ -14,37 +14,13 @@ from torch import Tensor, nn
 
 from pfrnn.errors import ConfigError
 from pfrnn.functional.batch_norm import Known, Statistics
-from pfrnn.functional.types import Readout, RNNSwitches
-from pfrnn.nn.options import CellOptions
+from pfrnn.functional.types import Readout
 from pfrnn.study.train.cores import ParticleCore, PlainCore, Randomness
 from pfrnn.study.train.encoders import Affine, LocalizationEncoder, TokenEncoder, VectorEncoder
+from pfrnn.study.train.spec import NetworkSpec
 
 # Paper: two convolutions for the smaller maps, five for the largest one (27 x 27).
 _LARGE_MAP = 27
-
-
-class NetworkSpec(NamedTuple):
-    """Everything that decides a network's structure, and its dropout."""
-
-    task: str
-    inputs: int
-    vocabulary: int
-    outputs: int
-    max_length: int
-    encoder: int
-    layers: int
-    cell: str
-    kind: str
-    hidden: int
-    particles: int
-    filter: CellOptions
-    rnn: RNNSwitches
-    bptt: int
-    keep_particles: bool
-    map_channels: int = 0
-    map_cells: tuple[tuple[int, ...], ...] = ()
-    dropout: float = 0.0
-    own: str | None = None
 
 
 class NetworkOutput(NamedTuple):
@@ -78,27 +54,9 @@ class ExperimentNetwork(nn.Module):
         self.mean_of_heads = mean_of_heads(spec)
         self.core: ParticleCore | PlainCore
         if spec.kind == "particle":
-            self.core = ParticleCore(
-                spec.cell,
-                self.encoder.outputs,
-                spec.hidden,
-                spec.particles,
-                spec.filter,
-                spec.bptt,
-                spec.keep_particles or self.mean_of_heads,
-                mean=not self.mean_of_heads,
-                own=spec.own,
-            )
+            self.core = ParticleCore(spec, self.encoder.outputs, mean=not self.mean_of_heads)
         else:
-            self.core = PlainCore(
-                spec.cell,
-                self.encoder.outputs,
-                spec.hidden,
-                spec.rnn,
-                spec.max_length,
-                spec.bptt,
-                spec.own,
-            )
+            self.core = PlainCore(spec, self.encoder.outputs)
         widths = [spec.hidden] * spec.layers + [spec.outputs]
         self.head = nn.ModuleList(Affine(a, b) for a, b in itertools.pairwise(widths))
 

@@ -18,24 +18,6 @@ from pfrnn.study.train.cores import Randomness
 from pfrnn.study.train.members import Member
 
 
-class NoiseShape(NamedTuple):
-    """Size of one member's noise in a step, but for T.
-
-    Attributes:
-        sequences: N.
-        particles: K.
-        hidden: H.
-        uniform: whether ancestors are drawn.
-        initial: whether the particles start at random.
-    """
-
-    sequences: int
-    particles: int
-    hidden: int
-    uniform: bool = True
-    initial: bool = False
-
-
 def step_seed(member: Member, *axes: str | int) -> int:
     """Seed of a member's numbers for a named use, e.g. ``("train", epoch, step)``."""
     return derive_seed(member.seed, *axes)
@@ -45,9 +27,11 @@ def draw(
     members: Sequence[Member],
     axes: Sequence[str | int],
     lengths: Sequence[int],
-    shape: NoiseShape,
+    sizes: tuple[int, int, int],
     device: torch.device,
     steps: int | None = None,
+    uniform: bool = True,
+    initial: bool = False,
 ) -> Randomness:
     """Draw a step's noise for every member.
 
@@ -56,19 +40,20 @@ def draw(
         axes: names the use; part of every seed.
         lengths: time steps of each member's own batch; T is the longest. A member draws its own
             number of steps, so its numbers don't depend on its neighbours' padding.
-        shape: N, K, H and what is needed besides the transition noise.
+        sizes: N, K, H of one member and step.
         device: where the numbers are made; a CPU and a GPU make different ones.
         steps: T where the batch is longer than its longest sequence; the numbers there are 0.
+        uniform: whether ancestors are drawn.
+        initial: whether the particles start at random.
     """
-    sizes = (shape.sequences, shape.particles)
-    wanted = [_Wanted(Tensor.normal_, (*sizes, shape.hidden))]
-    if shape.uniform:
-        wanted.append(_Wanted(Tensor.uniform_, sizes))
-    if shape.initial:
-        wanted.append(_Wanted(Tensor.uniform_, (*sizes, shape.hidden), steps=2))
+    wanted = [_Wanted(Tensor.normal_, sizes)]
+    if uniform:
+        wanted.append(_Wanted(Tensor.uniform_, sizes[:2]))
+    if initial:
+        wanted.append(_Wanted(Tensor.uniform_, sizes, steps=2))
     drawn = _draw_each(members, axes, lengths, wanted, device, steps)
-    normal, initial = drawn[0], drawn.pop() if shape.initial else None
-    return Randomness(normal, drawn[1] if shape.uniform else None, initial)
+    start = drawn.pop() if initial else None
+    return Randomness(drawn[0], drawn[1] if uniform else None, start)
 
 
 def draw_dropout(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from pfrnn.errors import ConfigError, suggestion
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
 from pfrnn.study.train.plain import GRUCell, LSTMCell, PlainCell
+
+Base = TypeVar("Base", PlainCell, ParticleCell)
 
 # One line each. An import at the top of this file makes a cell's source part of the digests that
 # decide what is trained again.
@@ -23,28 +27,23 @@ def plain_cell(cell: str, own: str | None = None) -> type[PlainCell]:
     """
     if own is None:
         return LSTMCell if cell == "lstm" else GRUCell
-    found = _own(own)
-    if not issubclass(found, PlainCell):
-        raise ConfigError(_other_kind(own, found, "PlainCell", "plain, bayesian or ensemble"))
-    return found
+    return _own(own, PlainCell)
 
 
 def particle_cell(cell: str, own: str | None = None) -> type[ParticleCell]:
     """Return the class of a particle cell; arguments and errors as :func:`plain_cell`."""
     if own is None:
         return PFLSTMCell if cell == "lstm" else PFGRUCell
-    found = _own(own)
-    if not issubclass(found, ParticleCell):
-        raise ConfigError(_other_kind(own, found, "ParticleCell", "particle"))
-    return found
+    return _own(own, ParticleCell)
 
 
-def _own(name: str) -> type[PlainCell] | type[ParticleCell]:
+def _own(name: str, base: type[Base]) -> type[Base]:
     if name not in CELLS:
         near = suggestion(name, sorted(CELLS)) if CELLS else "; none is there"
         raise ConfigError(f"unknown own cell {name!r} (pfrnn/study/train/own.py, CELLS){near}")
-    return CELLS[name]
-
-
-def _other_kind(name: str, found: type, base: str, kinds: str) -> str:
-    return f"own cell {name!r}: a variant of kind {kinds} needs a {base}, got {found.__name__}"
+    found = CELLS[name]
+    if not issubclass(found, base):
+        raise ConfigError(
+            f"own cell {name!r}: its variant's kind needs a {base.__name__}, got {found.__name__}"
+        )
+    return found

@@ -28,10 +28,11 @@ from pfrnn.study.train.flat import Flat, FlatRMSprop
 from pfrnn.study.train.graphs import BUCKETS, Graphs
 from pfrnn.study.train.loss import LossWeights, member_loss
 from pfrnn.study.train.members import Member
-from pfrnn.study.train.networks import ExperimentNetwork, NetworkSpec
-from pfrnn.study.train.noise import NoiseShape, draw, draw_dropout, dropout_factors
+from pfrnn.study.train.networks import ExperimentNetwork
+from pfrnn.study.train.noise import draw, draw_dropout, dropout_factors
 from pfrnn.study.train.optimiser import Hyper, Stacked, Update, rmsprop
 from pfrnn.study.train.population import Population, Weights
+from pfrnn.study.train.spec import NetworkSpec
 
 
 class PlainPath:
@@ -177,14 +178,10 @@ class PlainPath:
         spec = self.spec
         if spec.kind != "particle":
             return None
-        shape = NoiseShape(
-            sequences=cut.sequences,
-            particles=spec.particles,
-            hidden=spec.hidden,
-            uniform=spec.filter.resampling != "none",
-            initial=spec.filter.initial_state == "uniform",
-        )
-        return draw(members, axes, cut.lengths, shape, device, cut.steps)
+        sizes = (cut.sequences, spec.particles, spec.hidden)
+        uniform = spec.filter.resampling != "none"
+        initial = spec.filter.initial_state == "uniform"
+        return draw(members, axes, cut.lengths, sizes, device, cut.steps, uniform, initial)
 
     def _dropout_rates(self, members: Sequence[Member], device: torch.device) -> Tensor | None:
         """Each member's share of dropped outputs, (M,) float64; None where nothing is dropped."""

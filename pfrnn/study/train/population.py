@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrnn.functional.batch_norm import Known, Statistics, update_running
+from pfrnn.kernels.graph import mapped
 from pfrnn.study.train.flat import Flat, updates_by_kernel
 from pfrnn.study.train.members import Member
 from pfrnn.study.train.optimiser import Stacked
@@ -27,17 +28,18 @@ class Weights(NamedTuple):
 
     def at(self, place: int) -> Weights:
         """Copy one member's to the CPU, without the member axis."""
-        return Weights(
-            *({k: v[place].detach().cpu().clone() for k, v in stack.items()} for stack in self)
-        )
+        one: Weights = mapped(self, lambda value: value[place].detach().cpu().clone())
+        return one
 
     def only(self, place: int) -> Weights:
         """One member's, as a population of one."""
-        return Weights(*({k: v[place : place + 1] for k, v in stack.items()} for stack in self))
+        one: Weights = mapped(self, lambda value: value[place : place + 1])
+        return one
 
     def to(self, device: torch.device) -> Weights:
         """Move them to a device."""
-        return Weights(*({k: v.to(device) for k, v in stack.items()} for stack in self))
+        moved: Weights = mapped(self, lambda value: value.to(device))
+        return moved
 
 
 def stacked(weights: Sequence[Weights]) -> Weights:
@@ -61,8 +63,7 @@ class Population:
         parameters: trained tensors.
         buffers: running batch-norm statistics.
         square_average: RMSprop's running means.
-        best_parameters: parameters at each member's best validation score.
-        best_buffers: buffers at the same time.
+        best: weights at each member's best validation score.
         epoch: epoch in progress, from 1.
         step: steps done in this epoch.
         updates: steps done in all.
@@ -76,8 +77,7 @@ class Population:
     parameters: Stacked
     buffers: Stacked
     square_average: Stacked
-    best_parameters: Stacked
-    best_buffers: Stacked
+    best: Weights
     epoch: int
     step: int
     updates: int
@@ -100,25 +100,23 @@ class Population:
         """Weights as they are now."""
         return Weights(self.parameters, self.buffers)
 
-    @property
-    def best(self) -> Weights:
-        """Weights at each member's best validation score."""
-        return Weights(self.best_parameters, self.best_buffers)
-
     def take(self, positions: Sequence[int]) -> Population:
         """Keep the members at ``positions``."""
         index = torch.tensor(list(positions), dtype=torch.long, device=self.device)
-        changes: dict[str, Any] = {
-            name: {key: value.index_select(0, index) for key, value in getattr(self, name).items()}
-            for name in _STACKS
-        }
+
+        def kept(stack: Stacked) -> Stacked:
+            return {name: value.index_select(0, index) for name, value in stack.items()}
+
         return dataclasses.replace(
             self,
             members=[self.members[place] for place in positions],
+            parameters=kept(self.parameters),
+            buffers=kept(self.buffers),
+            square_average=kept(self.square_average),
+            best=Weights(*map(kept, self.best)),
             clock=self.clock.clone(),
             sums=self.sums.index_select(1, index),
             finite=self.finite.index_select(0, index),
-            **changes,
         )
 
     def remember_best(self, improved: Tensor) -> None:
@@ -167,23 +165,14 @@ class Population:
     def to_plain(self) -> dict[str, Any]:
         """Convert to tensors and plain data for a checkpoint."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            name: dict(value) if isinstance(value, dict) else value for name, value in plain.items()
-        }
+        stacks = {name: dict(plain[name]) for name in ("parameters", "square_average")}
+        return plain | stacks | {"best": list(self.best)}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], device: torch.device) -> Population:
         """Rebuild from a checkpoint, on ``device``."""
-
-        def moved(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: tensor.to(device) for key, tensor in value.items()}
-            return value.to(device) if isinstance(value, Tensor) else value
-
-        return cls(**{name: moved(value) for name, value in plain.items()})
-
-
-_STACKS = ("parameters", "buffers", "square_average", "best_parameters", "best_buffers")
+        moved = mapped(plain, lambda tensor: tensor.to(device))
+        return cls(**moved | {"best": Weights(*moved["best"])})
 
 
 def initial_state(build: Callable[[], nn.Module], seed: int) -> dict[str, Tensor]:
@@ -228,8 +217,7 @@ def new_population(
         buffers=start.buffers,
         square_average={name: torch.zeros_like(v) for name, v in start.parameters.items()},
         # Copies: a step writes into the parameters.
-        best_parameters={name: value.clone() for name, value in start.parameters.items()},
-        best_buffers={name: value.clone() for name, value in start.buffers.items()},
+        best=mapped(start, torch.clone),
         epoch=1,
         step=0,
         updates=0,

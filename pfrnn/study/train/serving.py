@@ -88,16 +88,7 @@ class Served(NamedTuple):
 
 
 def checked_lengths(length: Any, count: int, steps: int) -> npt.NDArray[np.int64]:
-    """Return the sequences' lengths; a longer one would be read as T without a word.
-
-    Args:
-        length: one whole number a sequence, (N,) or (N, 1).
-        count: N.
-        steps: T.
-
-    Raises:
-        ValueError: another number of them, or one that isn't a whole number within 1 to T.
-    """
+    """Return ``count`` sequences' lengths; raise where one isn't a whole number from 1 to T."""
     given = np.asarray(length, np.float64).reshape(-1)
     if len(given) != count:
         raise ValueError(f"length: expected one for each of {count} sequences, got {len(given)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -11,8 +11,31 @@ from pfrnn.functional.types import RNNSwitches
 from pfrnn.nn.options import CellOptions, resolve
 from pfrnn.study.config import Config
 from pfrnn.study.data.base import PreparedCard
-from pfrnn.study.train.networks import NetworkSpec
 from pfrnn.study.variants import Variant
+
+
+class NetworkSpec(NamedTuple):
+    """Everything that decides a network's structure, and its dropout."""
+
+    task: str
+    inputs: int
+    vocabulary: int
+    outputs: int
+    max_length: int
+    encoder: int
+    layers: int
+    cell: str
+    kind: str
+    hidden: int
+    particles: int
+    filter: CellOptions
+    rnn: RNNSwitches
+    bptt: int
+    keep_particles: bool
+    map_channels: int = 0
+    map_cells: tuple[tuple[int, ...], ...] = ()
+    dropout: float = 0.0
+    own: str | None = None
 
 
 def network_spec(

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,13 +18,13 @@ from pfrnn.study.train import checkpoint, members
 from pfrnn.study.train.batches import DeviceSplit, epoch_orders
 from pfrnn.study.train.checkpoint import BlockState, MemberProgress
 from pfrnn.study.train.evaluate import Evaluated, evaluate
-from pfrnn.study.train.interrupt import StoppedError, StopRequest
+from pfrnn.study.train.interrupt import StoppedError, stop_requests
 from pfrnn.study.train.judge import Judge
 from pfrnn.study.train.members import Member
 from pfrnn.study.train.optimiser import Hyper
 from pfrnn.study.train.path import PlainPath
 from pfrnn.study.train.population import Population, new_population
-from pfrnn.study.train.progress import Progress
+from pfrnn.study.train.progress import progress_bar
 from pfrnn.study.train.tables import write_history
 
 log = logging.getLogger(__name__)
@@ -102,11 +102,11 @@ class BlockTrainer:
         total = steps * self.problem.config.training.max_epochs
         done = sum(group.updates for group in self.state.groups[:1])
         label = "/".join(self.folder.parts[-3:])
-        with StopRequest() as request, Progress(label, total, done) as bar:
+        with stop_requests() as asked, progress_bar(label, total, done) as bar:
             self._saved = self._clock = time.monotonic()
             while self.state.groups:
                 try:
-                    self._epoch(request, bar)
+                    self._epoch(asked, bar)
                 except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                     self._halve(error)
         self.save()
@@ -127,7 +127,7 @@ class BlockTrainer:
         checkpoint.save(self.checkpoint_path, self.state, self.identity)
         write_history(self.folder / "history.csv", self.state.history)
 
-    def _epoch(self, request: StopRequest, bar: Progress) -> None:
+    def _epoch(self, asked: Sequence[int], bar: Any) -> None:
         """Do what is left of the first group's epoch, then validate."""
         group, live, train = self.state.groups[0], self.live(), self.problem.train
         if self._hyper is None:
@@ -135,12 +135,13 @@ class BlockTrainer:
         orders = epoch_orders(live, group.epoch, train.sequences)
         for rows in train.batches(orders, self.problem.batch_size, group.step):
             self.path.train_on(group, live, self._hyper, train, rows)
-            bar.step()
-            self._pause(request)
+            bar.update()
+            self._pause(asked)
         self._end_epoch(group, live)
         best = min(one.score for one in self.state.progress)
-        bar.note(group.epoch, len(live), best)
-        self._pause(request)
+        note = f"epoch {group.epoch - 1}, {len(live)} live, best {best:.5g}"
+        bar.set_postfix_str(note, refresh=False)
+        self._pause(asked)
 
     def _end_epoch(self, group: Population, live: Sequence[Member]) -> None:
         """Validate, write history rows, remember the best weights, retire who has stopped."""
@@ -185,16 +186,16 @@ class BlockTrainer:
         self._hyper = None
         self.path.release()
 
-    def _pause(self, request: StopRequest) -> None:
+    def _pause(self, asked: Sequence[int]) -> None:
         """Save when it is time to, or when a signal came."""
         now = time.monotonic()
         due = now - self._saved >= 60 * self.problem.config.execution.checkpoint_minutes
-        if not due and request.signal is None:
+        if not due and not asked:
             return
         self.save()
         self._saved = time.monotonic()
-        if request.signal is not None:
-            raise StoppedError(request.signal, str(self.checkpoint_path))
+        if asked:
+            raise StoppedError(asked[0], str(self.checkpoint_path))
 
     def _publish(self) -> None:
         """Write history.csv now and then, so that a block in training can be watched."""

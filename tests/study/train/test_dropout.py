@@ -14,7 +14,7 @@ from pfrnn.study.train.block import train_block
 from pfrnn.study.train.cores import Randomness
 from pfrnn.study.train.final import run_final
 from pfrnn.study.train.members import final_members, search_members
-from pfrnn.study.train.noise import NoiseShape, draw, draw_dropout, dropout_factors
+from pfrnn.study.train.noise import draw, draw_dropout, dropout_factors
 
 from . import toys
 from .worlds import CPU, OneStep, run, world
@@ -80,7 +80,7 @@ def test_a_members_mask_is_its_own_in_any_company():
 def test_the_mask_is_not_the_noise_again():
     """The ancestors' uniforms come from another seed: they agree as often as independent ones."""
     members = final_members(SETTING, 1, 1, "toy")
-    shape = NoiseShape(sequences=20, particles=10, hidden=1)
+    shape = (20, 10, 1)
     drawn = draw(members, AXES, [50], shape, CPU)
     mask = masks(members, AXES, [50], (20, 10, 1), 0.5).squeeze(-1) > 0
     for numbers in (drawn.uniform >= 0.5, drawn.normal.squeeze(-1) >= 0):

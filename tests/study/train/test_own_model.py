@@ -224,6 +224,6 @@ def test_what_fits_no_cell_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match=r"unknown own cell 'halve' .*did you mean 'halved'"):
         own.particle_cell("gru", "halve")
     with pytest.raises(
-        ConfigError, match=r"'halved': a variant of kind plain.*PlainCell, got Halv"
+        ConfigError, match=r"'halved': its variant.s kind needs a PlainCell, got Halv"
     ):
         own.plain_cell("gru", "halved")

@@ -22,9 +22,9 @@ from pfrnn.study.train.batches import (
     to_device,
 )
 from pfrnn.study.train.evaluate import evaluate
-from pfrnn.study.train.interrupt import StopRequest
+from pfrnn.study.train.interrupt import stop_requests
 from pfrnn.study.train.members import ensemble_members, final_members, hyper, search_members
-from pfrnn.study.train.noise import NoiseShape, draw
+from pfrnn.study.train.noise import draw
 from pfrnn.study.train.optimiser import rmsprop
 from pfrnn.study.train.population import initial_state, new_population
 from pfrnn.study.train.tables import write_table
@@ -134,18 +134,18 @@ def test_order_is_paired_across_variants_and_depends_on_the_data_set():
     assert search[0].seed not in {m.seed for m in first}
 
 
-SHAPE = NoiseShape(3, 4, 5, True, True)
+SHAPE = (3, 4, 5)
 
 
 def test_noise_of_a_member_does_not_depend_on_its_company():
     members = [*final_members(SETTINGS[0], 3, 1, "air"), *search_members(SETTINGS, 1, "air")]
     axes = ("train", 1, 2)
-    together = draw(members, axes, [4, 2, 4, 3, 3], SHAPE, CPU)
+    together = draw(members, axes, [4, 2, 4, 3, 3], SHAPE, CPU, initial=True)
     assert together.normal.shape == (4, 5, 3, 4, 5)
     assert together.uniform.shape == (4, 5, 3, 4)
     assert together.initial.shape == (2, 5, 3, 4, 5)
     for place, length in enumerate([4, 2, 4, 3, 3]):
-        alone = draw([members[place]], axes, [length], SHAPE, CPU)
+        alone = draw([members[place]], axes, [length], SHAPE, CPU, initial=True)
         assert torch.equal(together.normal[:length, place], alone.normal[:, 0])
         assert torch.equal(together.uniform[:length, place], alone.uniform[:, 0])
         assert torch.equal(together.initial[:, place], alone.initial[:, 0])
@@ -165,7 +165,7 @@ def test_noise_differs_between_steps_epochs_and_uses(axes):
 def test_noise_has_the_right_distribution():
     """False alarm 1e-6 a test: |z| < 4.9; uniforms taken for normals would be far outside."""
     members = final_members(SETTINGS[0], 1, 1, "air")
-    noise = draw(members, ("train", 1, 1), [50], NoiseShape(20, 10, 20), CPU)
+    noise = draw(members, ("train", 1, 1), [50], (20, 10, 20), CPU)
     normal, uniform = noise.normal.double().flatten(), noise.uniform.double().flatten()
     root = math.sqrt(len(normal))
     assert abs(float(normal.mean()) * root) < 4.9
@@ -177,7 +177,7 @@ def test_noise_has_the_right_distribution():
 
 
 def test_no_uniforms_without_resampling():
-    noise = draw(final_members(SETTINGS[0], 1, 1, "a"), (), [2], NoiseShape(2, 3, 4, False), CPU)
+    noise = draw(final_members(SETTINGS[0], 1, 1, "a"), (), [2], (2, 3, 4), CPU, uniform=False)
     assert noise.uniform is None
     assert noise.initial is None
 
@@ -249,9 +249,9 @@ def test_stop_request_restores_the_handlers():
     import signal
 
     before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
-    with StopRequest() as request:
+    with stop_requests() as asked:
         signal.raise_signal(signal.SIGTERM)
-        assert request.signal == signal.SIGTERM
+        assert asked == [signal.SIGTERM]
         # A second one has its usual effect.
         assert signal.getsignal(signal.SIGTERM) == before[0]
     assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before

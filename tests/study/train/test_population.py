@@ -145,6 +145,9 @@ def tensors_of(population):
     for name, value in population.to_plain().items():
         if isinstance(value, dict):
             found |= {f"{name}.{key}": part for key, part in value.items()}
+        elif isinstance(value, list) and name == "best":
+            for stack in value:
+                found |= {f"best.{key}": part for key, part in stack.items()}
         elif isinstance(value, torch.Tensor):
             found[name] = value
     return found
@@ -171,11 +174,11 @@ def test_the_best_weights_are_a_copy(tmp_path):
     problem, path = world(tmp_path, "toy_regression", "pf_lstm")
     one = OneStep(problem, path, final_members(SETTINGS[0], 3, 1, "toy"))
     population = one.population
-    first = {key: value.clone() for key, value in population.best_parameters.items()}
+    first = {key: value.clone() for key, value in population.best.parameters.items()}
     one.train()
-    assert all(torch.equal(value, first[key]) for key, value in population.best_parameters.items())
+    assert all(torch.equal(value, first[key]) for key, value in population.best.parameters.items())
     population.remember_best(torch.tensor([False, True, False]))
-    for key, value in population.best_parameters.items():
+    for key, value in population.best.parameters.items():
         assert torch.equal(value[1], population.parameters[key][1])
         assert torch.equal(value[0], first[key][0])
 

@@ -14,7 +14,7 @@ from pfrnn.study.evaluate.selection import select_cell
 from pfrnn.study.train import final
 from pfrnn.study.train.batches import to_device
 from pfrnn.study.train.block import train_block
-from pfrnn.study.train.selected import selected_member_metrics
+from pfrnn.study.train.final import selected_member_metrics
 from tests.study.train import toys
 
 
