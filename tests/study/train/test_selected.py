@@ -71,5 +71,5 @@ def test_it_stands_beside_and_its_states_are_needed(
     (places.results / cell.final_id / "run.json").unlink()
     # Said before anything is trained.
     monkeypatch.setattr(final, "train", lambda *_: pytest.fail("trained first"))
-    with pytest.raises(RecordError, match=r"best\.pt: missing; run `pfrnn train"):
+    with pytest.raises(RecordError, match=r"best\.pt: missing; .*`pfrnn train"):
         final.run_final(plan, cell.final_id, places)
