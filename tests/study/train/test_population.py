@@ -15,8 +15,9 @@ from pfrnn.study.variants import VARIANTS
 
 from .worlds import DIVERGES, SETTINGS, OneStep, Setting, run, world
 
-# Histories of two epochs by a loop that made new tensors in every step; one of a filter's again since
-# its backward pass is torch's (7.6e-15 in float64: a bias before batch norm has rounding for gradient).
+# Histories of two epochs by a loop that made new tensors in every step. One value of a filter is of
+# torch's own backward pass: a bias before batch norm has rounding for a gradient, and in float64
+# both agree to 7.6e-15.
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 MODELS = [
     ("toy_regression", "lstm", True),
