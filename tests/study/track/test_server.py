@@ -36,13 +36,9 @@ class Server:
         command += ["--backend-store-uri", "sqlite:///mlflow.db", "--port", str(self.port)]
         command += ["--artifacts-destination", "artifacts"]
         mine = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=os.environ | mine,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command, cwd=self.folder, env=os.environ | mine, start_new_session=True, **quiet
         )
         until = time.monotonic() + 180
         while time.monotonic() < until:
