@@ -12,6 +12,8 @@ therefore read, before their wait, whatever was finished when the chain began.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -37,6 +39,7 @@ def wait_for_previous(DEPENDENT: tl.constexpr):
         gdc_wait()
 
 
+@functools.cache
 def multiprocessors(device: torch.device) -> int:
     """How many multiprocessors a GPU has; 0 where there is none."""
     if device.type != "cuda" or interpreted():

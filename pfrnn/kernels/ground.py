@@ -27,6 +27,7 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
+@functools.cache
 def device_refusal(device: torch.device) -> str | None:
     """Say why no kernel runs on a device; None where they do."""
     if device.type != "cuda":
@@ -39,9 +40,14 @@ def device_refusal(device: torch.device) -> str | None:
     return None
 
 
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
 def basic_refusal(dtype: torch.dtype) -> str | None:
     """Say why no kernel runs at all: no Triton, or another type than float32."""
-    if importlib.util.find_spec("triton") is None:
+    if not _has_triton():
         return "triton is not installed"
     if dtype != torch.float32:
         return f"the kernels compute in float32, not {dtype}"

@@ -7,10 +7,12 @@ so the program that the first of a kind found is launched again with those numbe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import torch
 import triton
 from torch import Tensor
 from triton.runtime.errors import TritonError as KernelError
@@ -78,8 +80,11 @@ class Repeated:
             names = self._kernel.arg_names
             # The launcher takes addresses, too, and then has nothing to look up.
             values = [_address(given[name]) for name in names]
-            grid = (*self._grid, 1, 1)[:3]
-            self._found[key] = (program[grid], values, [names.index(name) for name in numbers])
+            launch = functools.partial(
+                program.run, *(*self._grid, 1, 1)[:3], torch.cuda.current_stream().cuda_stream,
+                program.function, program.packed_metadata, None, None, None,
+            )  # fmt: skip
+            self._found[key] = (launch, values, [names.index(name) for name in numbers])
 
 
 def _address(value: Any) -> Any:

@@ -23,6 +23,10 @@ class NoiseKey(NamedTuple):
     seeds: Tensor
     step: Tensor
 
+    def later(self, steps: int) -> NoiseKey:
+        """Return the key of other numbers, those of ``steps`` training steps later."""
+        return NoiseKey(self.seeds, self.step + steps)
+
 
 def noise_key(seeds: list[int], step: int = 0, device: torch.device | str = "cuda") -> NoiseKey:
     """Make a key from members' seeds in [0, 2**63)."""

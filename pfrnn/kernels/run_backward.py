@@ -169,7 +169,7 @@ def run_backward(
         hidden=dhidden,
         cell=dcell,
         log_weights=dlw[:, 0],
-        recurrent=_columns(weights[:, [0, 1, 3]] if gru else weights),
+        recurrent=_columns(torch.cat([weights[:, :2], weights[:, 3:]], 1) if gru else weights),
         candidate=weights[:, 2].clone() if gru else None,
         observation=dobs.sum(1)[:, :units],
         gain=sums[:, :, 1].sum(1),

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from pfrnn.functional.pf_gru import PFGRUWeights, pf_gru_step
 from pfrnn.functional.pf_lstm import PFLSTMWeights, pf_lstm_step
-from pfrnn.functional.sequence import Step, run_pf
+from pfrnn.functional.sequence import Step
 from pfrnn.functional.types import FilterOutput, PFState
+from pfrnn.nn import dispatch
 from pfrnn.nn.checkpointing import run_in_pieces
 from pfrnn.nn.inputs import check_input
 from pfrnn.nn.parameters import ParticleParameters
@@ -48,6 +49,7 @@ class ParticleCell(ParticleParameters):
         belief: bool = False,
         update: bool = True,
         checkpoint_every: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> FilterOutput:
         """Run the filter over a sequence.
 
@@ -65,13 +67,15 @@ class ParticleCell(ParticleParameters):
             checkpoint_every: keep the states between pieces of so many steps only, and compute the
                 pieces again in the backward pass: less memory for a third more time. With ``bptt``
                 a multiple of it.
+            generator: that draws noise and uniforms, on the input's device; torch's default one
+                when None.
 
         Returns:
             See :class:`FilterOutput`; ``belief`` is None unless asked for.
 
         Randomness:
-            Noise and uniforms that are not given come from torch's default generator, and so does
-            a new state with ``initial_state="uniform"``.
+            Noise and uniforms that are not given come from ``generator``. A new state with
+            ``initial_state="uniform"`` comes from torch's default generator.
 
         Raises:
             ConfigError: T is 0, ``bptt`` or ``checkpoint_every`` is not an int of at least 1, or
@@ -87,19 +91,15 @@ class ParticleCell(ParticleParameters):
         if state is None:
             state = self.initial_state(sequences, num_particles)
         count = self.particles_for(state.hidden.shape[-2])
-        if noise is None or (uniforms is None and self.options.resampling != "none"):
-            drawn = self.draw(steps, sequences, count)
-            noise = drawn[0] if noise is None else noise
-            uniforms = drawn[1] if uniforms is None else uniforms
-        learn = self.running is not None and self.training
-        given = None if self.running is None or learn else self.running.given(steps)
         step = type(self).step
         if self.compile_backend is not None:
             step = compiled(step, self.compile_backend)
-        run: Any = functools.partial(run_pf, step)
+        run, noise, uniforms = dispatch.loop(self, step, x, count, noise, uniforms, generator)
+        learn = self.running is not None and self.training
+        given = None if self.running is None or learn else self.running.given(steps)
         if checkpoint_every is not None:
             run = functools.partial(run_in_pieces, run, checkpoint_every)
-        output: FilterOutput = run(
+        output = run(
             self.project(x),
             state,
             noise,

@@ -55,7 +55,7 @@ def run_in_pieces(
             run,
             projected[piece],
             state,
-            *(None if one is None else one[piece] for one in (noise, uniforms)),
+            *(_numbers(one, piece) for one in (noise, uniforms)),
             weights,
             switches,
             statistics=tuple(x[piece] for x in statistics) if timed and statistics else statistics,
@@ -68,6 +68,13 @@ def run_in_pieces(
         outputs.append(output)
         state = output.final
     return _join(outputs)
+
+
+def _numbers(one: Any, piece: slice) -> Any:
+    """Return a piece's random numbers, or the key of numbers of its own."""
+    if one is None or isinstance(one, Tensor):
+        return None if one is None else one[piece]
+    return one.later(piece.start)
 
 
 def _join(outputs: list[FilterOutput]) -> FilterOutput:

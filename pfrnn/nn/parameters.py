@@ -219,23 +219,27 @@ class ParticleParameters(nn.Module):
             )
         return count
 
-    def draw(self, steps: int, sequences: int, count: int) -> tuple[Tensor, Tensor | None]:
-        """Draw the noise and uniforms of T steps from torch's default generator, all at once.
+    def draw(
+        self, steps: int, sequences: int, count: int, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw the noise and uniforms of T steps, all at once.
 
         Args:
             steps: T.
             sequences: N.
             count: K.
+            generator: torch's default one when None.
 
         Returns:
             noise (T, ..., N, K, H) and uniforms (T, ..., N, K), None without resampling.
         """
         like = self.weight_observation
         shape = (steps, *like.shape[:-1], sequences, count)
-        noise = torch.randn((*shape, self.hidden_size), device=like.device, dtype=like.dtype)
+        where: dict[str, Any] = {"device": like.device, "generator": generator}
+        noise = torch.randn((*shape, self.hidden_size), dtype=like.dtype, **where)
         if self.options.resampling == "none":
             return noise, None
-        return noise, torch.rand(shape, device=like.device, dtype=self._wide())
+        return noise, torch.rand(shape, dtype=self._wide(), **where)
 
     def _wide(self) -> torch.dtype:
         """Return the type of log-weights and uniforms: at least float32."""

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from pfrnn.errors import ConfigError
 from pfrnn.functional.types import FilterOutput, PFState
 from pfrnn.nn.cells import ParticleCell, PFGRUCell, PFLSTMCell
+from pfrnn.nn.dispatch import Path, choose
 from pfrnn.nn.inputs import (
     Sequences,
     arrange,
@@ -37,6 +38,7 @@ class CallOptions(TypedDict, total=False):
     uniforms: Tensor | None
     bptt: int | None
     checkpoint_every: int | None
+    generator: torch.Generator | None
 
 
 class Filtered(NamedTuple):
@@ -219,6 +221,7 @@ class ParticleLayer(nn.Module):
         uniforms: Tensor | None = None,
         bptt: int | None = None,
         checkpoint_every: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> tuple[Tensor | PackedSequence, PFState]:
         """Return the mean particle at every step, and the final state.
 
@@ -237,15 +240,17 @@ class ParticleLayer(nn.Module):
             checkpoint_every: in long sequences, keep for the backward pass only every so many
                 steps' states and compute the others again: less memory, a third more time. A
                 multiple of ``bptt`` if that is given.
+            generator: that draws noise and uniforms, on the input's device; torch's default one
+                when None.
 
         Returns:
             The output, (T, N, H) in the input's form, and the state (num_layers, N, K, H),
             (num_layers, K, H) for one sequence.
 
         Randomness:
-            Noise and uniforms that are not given come from torch's default generator, in
-            evaluation too: a filter is stochastic. So do dropout between layers in training, and
-            a new state with ``initial_state="uniform"``.
+            Noise and uniforms that are not given are drawn, in evaluation too: a filter is
+            stochastic. Dropout between layers in training, and a new state with
+            ``initial_state="uniform"``, come from torch's default generator.
 
         Raises:
             TypeError: ``input`` or ``hx`` is of another kind, or a number not an int.
@@ -255,7 +260,7 @@ class ParticleLayer(nn.Module):
             RuntimeError: as torch.nn.LSTM, or ``num_particles`` is not the number of ``hx``.
         """
         given = self._arrange(input)
-        options = (num_particles, noise, uniforms, bptt, checkpoint_every)
+        options = (num_particles, noise, uniforms, bptt, checkpoint_every, generator)
         run, state = self._run(given, hx, False, *options)
         if run.belief is None:
             raise ConfigError("the filter returned no belief; report this")
@@ -302,6 +307,20 @@ class ParticleLayer(nn.Module):
         like = self._cells()[0].weight_observation
         return arrange(x, type(self).__name__, self.input_size, self.batch_first, like)
 
+    def path(self, input: Tensor | PackedSequence, num_particles: int | None = None) -> Path:
+        """Say how a call with this input computes its loop over time, and why.
+
+        Args:
+            input: as :meth:`forward`'s.
+            num_particles: likewise.
+
+        Example:
+            >>> PFGRU(3, 8, num_particles=5).path(torch.zeros(7, 2, 3)).name
+            'plain'
+        """
+        first = self._cells()[0]
+        return choose(first, self._arrange(input).data, first.particles_for(num_particles))
+
     def _run(
         self,
         given: Sequences,
@@ -312,6 +331,7 @@ class ParticleLayer(nn.Module):
         uniforms: Tensor | None = None,
         bptt: int | None = None,
         checkpoint_every: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> tuple[FilterOutput, PFState]:
         """Run all layers; ``particles`` asks for the last one's particles instead of its belief."""
         first, steps_and_batch = self._cells()[0], given.data.shape[:2]
@@ -345,6 +365,7 @@ class ParticleLayer(nn.Module):
                 particles=particles and last,
                 belief=not (particles and last),
                 checkpoint_every=checkpoint_every,
+                generator=generator,
             )
             finals.append(run.final)
             if not last and run.belief is not None:

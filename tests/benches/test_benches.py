@@ -57,7 +57,7 @@ def test_a_sets_own_epochs_do_not_win_over_those_asked_for():
 
 def test_layers(tmp_path):
     command = [sys.executable, "bench/layers.py", "--batch", "2", "--steps", "3", "--hidden", "4"]
-    command += ["--rounds", "1", "--output", str(tmp_path / "layers.json")]
+    command += ["--repeats", "1", "--output", str(tmp_path / "layers.json")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "layers.json").exists()
