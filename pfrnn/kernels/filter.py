@@ -159,7 +159,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _gradient(ctx: Any, d_cell: Tensor | None, *grads: Tensor | None) -> tuple[Any, ...]:
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError(NO_SECOND_DERIVATIVE)
-    given, saved = ctx.saved_tensors[: _LEAVES + _GIVEN], ctx.saved_tensors[_LEAVES + _GIVEN :]
+    tensors = ctx.saved_tensors  # once: checkpointing allows no more
+    given, saved = tensors[: _LEAVES + _GIVEN], tensors[_LEAVES + _GIVEN :]
     by_name = Saved(*grads)  # type: ignore[arg-type]
     # Of the state before the first step there is a copy, which nobody reads.
     d_hidden, d_log_weights = (
