@@ -58,10 +58,9 @@ def choose(cell: ParticleCell, x: Tensor, count: int) -> Path:
     """
     why = _call_refusal(cell, x)
     if why is None:
-        device = x.device
         why = _refusal(
-            type(cell).step, cell.switches, count, cell.hidden_size, device.type, device.index,
-            cell.weight_observation.dtype,
+            type(cell).step, tuple(cell.switches), count, cell.hidden_size, x.device.type,
+            x.device.index, cell.weight_observation.dtype,
         )  # fmt: skip
     asked = _asked()
     if asked in ("plain", "compiled"):
@@ -175,11 +174,11 @@ def _precision() -> str:
 
 @torch.compiler.assume_constant_result
 def _refusal(
-    step: Callable[..., Any], switches: FilterSwitches, count: int, units: int, kind: str,
+    step: Callable[..., Any], switches: tuple[Any, ...], count: int, units: int, kind: str,
     index: int | None, dtype: torch.dtype,
 ) -> str | None:  # fmt: skip
     """Say what of this cell the kernels can't do on a device."""
     device = torch.device(kind, index) if index is not None else torch.device(kind)
-    problem = Problem(step, switches, count, units, device, dtype)
+    problem = Problem(step, FilterSwitches(*switches), count, units, device, dtype)
     # Triton's interpreter is for tests: nobody gets it without asking for the kernels.
     return refusal(problem, interpreter=asked_for() == "fused")
