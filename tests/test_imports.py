@@ -45,7 +45,14 @@ ALLOWED = {
     "study.devices": set(),
     "study.jobfolder": set(),
     "study.schema": {"study.data"},
-    "study.scope": {"study.data", "study.plan", "study.recorded"},
+    "study.scope": {
+        "study.data",
+        "study.plan",
+        "study.recorded",
+        "study.devices",
+        "study.rates",
+        "study.workload",
+    },
     "study.train": {
         "functional",
         "kernels",

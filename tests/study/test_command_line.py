@@ -159,3 +159,12 @@ def test_the_readme_that_a_report_shall_write_must_be_there(tmp_path, capsys, mo
     assert main(["report", *arguments, "--readme", str(tmp_path / "none.md")]) == 2
     assert "none.md: no such file" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_while_modules_load_is_a_sentence(monkeypatch, capsys) -> None:
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pfrnn.study.cli.build_parser", interrupted)
+    assert main(["datasets"]) == 130
+    assert capsys.readouterr().err == "pfrnn: interrupted\n"

@@ -87,6 +87,14 @@ def test_one_number_reruns_what_it_touches_and_commits_compare(clone: Versioned)
     assert NOTHING in clone.plan()
 
 
+def test_an_experiment_with_a_value_that_is_not_in_force_fails(clone: Versioned) -> None:
+    command = (sys.executable, "-m", "dvc", "exp", "run", "-S", "training.max_epochs=777")
+    done = clone.attempt(*command)
+    clone.run("git", "checkout", "-q", "params.yaml")
+    assert done.returncode, done.stdout
+    assert "training.max_epochs: 777 is not in force" in " ".join(done.stdout.split())
+
+
 def test_a_publishable_remote_lacks_the_restricted_sets(
     versioned: Versioned, tmp_path: Path
 ) -> None:

@@ -58,6 +58,16 @@ def test_a_clock_that_jumps_back_reruns_nothing(finished) -> None:
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
+def test_an_import_that_no_store_took_is_not_recorded_as_made(finished, tmp_path) -> None:
+    copy = finished.again(tmp_path / "copy")
+    (copy.folder / "results" / "smoke" / "mlflow.json").unlink()
+    away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    done = copy.snakemake("--cores", "1", **away)
+    assert done.returncode == 0, done.stdout
+    assert "not imported: " in done.stdout
+    assert copy.plan() == {"mlflow_import": 1}
+
+
 def test_a_forced_job_exits_at_once_and_the_reports_command_trains(finished, tmp_path) -> None:
     copy = finished.again(tmp_path / "copy")
     results = Path("results", "smoke")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -57,6 +58,40 @@ def test_the_tier_and_the_hours_come_first(planned) -> None:
     assert "4 blocks, 4 finals, 16 runs" in line
     assert "at 20 steps a second on one device at most 0.0 hours" in line
     assert output.index(line) < output.index("Building DAG")
+
+
+def test_a_machine_without_a_gpu_is_told_what_the_study_takes_there(planned, tmp_path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("execution: {steps_per_second: null}\n")
+    asked = ("-n", "--quiet", "--configfile", str(mine))
+    told = planned.snakemake(*asked, CUDA_VISIBLE_DEVICES="").stdout
+    assert "no GPU on this machine: at most " in told
+    assert "snakemake --cores 2 --config tier=quick" in told
+    assert told.index("no GPU") < told.index("Building DAG")
+    assert "no GPU" not in planned.snakemake(*asked, CUDA_VISIBLE_DEVICES="0").stdout
+    # A tier whose rate was measured on a CPU has its hours already.
+    assert "no GPU" not in planned.snakemake("-n", "--quiet", CUDA_VISIBLE_DEVICES="").stdout
+
+
+def test_values_on_the_command_line_are_read_as_yaml(planned) -> None:
+    asked = ("--config", "tier=smoke", "training={max_epochs: 1}", "grid={l2: [1e-4, 1e-3]}")
+    done = planned.snakemake("-n", "--quiet", *asked)
+    assert done.returncode == 0, done.stdout
+    assert "4 blocks, 4 finals, 24 runs, at most 24 steps" in done.stdout
+
+
+def test_a_value_that_the_tier_replaces_is_an_error(planned) -> None:
+    with planned.changed("params.yaml", "max_epochs: 200", "max_epochs: 777"):
+        done = planned.snakemake("-n", "--quiet")
+    assert done.returncode != 0
+    told = " ".join(done.stdout.split())
+    assert "params.yaml: training.max_epochs: 777 is not in force: workflow/tiers/smoke" in told
+
+
+def test_the_plan_that_the_readme_shows_is_readable(planned, nothing) -> None:
+    done = planned.snakemake("-n", "--quiet", "rules", tier="quick", **nothing)
+    assert len(done.stdout) < 10_000
+    assert re.search(r"^finalise +\d+$", done.stdout, re.MULTILINE)
 
 
 def test_the_default_profile_is_found_without_being_named(planned) -> None:

@@ -39,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = build_parser().parse_args(arguments)
         return _run(parsed)
+    except KeyboardInterrupt:
+        # Also while modules load.
+        print("pfrnn: interrupted", file=sys.stderr)
+        return 130
     except ModuleNotFoundError as error:
         package = (error.name or "pfrnn").split(".")[0]
         if package == "pfrnn":
@@ -71,6 +75,3 @@ def _run(parsed: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    except KeyboardInterrupt:
-        print(f"pfrnn {parsed.command}: interrupted", file=sys.stderr)
-        return 130

@@ -60,7 +60,8 @@ def load_card(folder: Path) -> PreparedCard:
     except FileNotFoundError as error:
         raise DataError(f"{path}: no prepared data here; run `pfrnn prepare`") from error
     except (ValueError, ValidationError) as error:
-        raise DataError(f"{path}: damaged or of another version; prepare again: {error}") from error
+        why = str(error).splitlines()[0]
+        raise DataError(f"{path}: damaged or of another version ({why}); prepare again") from error
 
 
 def check_planned(card: PreparedCard, planned: Path) -> None:
