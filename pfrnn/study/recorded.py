@@ -8,8 +8,7 @@ of the parameters, so a recorded id that stands in the plan is a result of that 
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,20 +19,6 @@ from pfrnn.study.data.registry import dataset
 from pfrnn.study.files import digest_of, read_mapping, sha256_file
 from pfrnn.study.plan import Plan, make_plan, prepare_again
 from pfrnn.study.workload import Sizes, dataset_sizes, seconds, tasks
-
-# What each entry of an evidence file must name; the others are read entry by entry.
-REQUIRED = {
-    "study.json": ("tier", "datasets", "variants", "size_rules", "confidence", "missing",
-                   "missing_files"),
-    "cards.json": ("state", "sequences", "arrays_digest", "protocol_digest"),
-    "blocks.json": ("data_digest", "commit", "device", "wall_seconds", "predicted_seconds"),
-}  # fmt: skip
-
-# What entries of study.json hold that readers walk through.
-STUDY_KINDS = {
-    **dict.fromkeys(("datasets", "variants", "size_rules", "stand_ins", "parameter_files"), list),
-    **dict.fromkeys(("missing", "missing_files"), dict),
-}
 
 
 class Recorded(NamedTuple):
@@ -109,9 +94,13 @@ def read_recorded(folder: Path, plan: Plan) -> Recorded:
             "name the folder that `pfrnn report --out` wrote, or leave the recorded results out"
         )
     finals, blocks = {cell.final_id for cell in plan.cells}, {block.id for block in plan.blocks}
-    jobs = read_jobs(folder)
-    rows = read_table(folder / "results.csv", ("final_id", "data_digest"))
-    found = {row["final_id"]: row["data_digest"] for row in rows}
+    jobs = read_part(folder, "blocks.json")
+    path = folder / "results.csv"
+    try:
+        with path.open(encoding="utf-8", newline="") as source:
+            found = {row["final_id"]: row["data_digest"] for row in csv.DictReader(source)}
+    except (OSError, ValueError, KeyError) as error:
+        raise RecordError(f"{path}: cannot be read ({error}); {evidence_cure(path)}") from error
     return Recorded(
         folder,
         {name: digest for name, digest in found.items() if name in finals},
@@ -265,84 +254,19 @@ def what_to_do(name: str, folder: Path, plan: Plan) -> str:
     )
 
 
-def read_jobs(folder: Path) -> dict[str, Any]:
-    """Read ``data/blocks.json``; evidence that was written before jobs were recorded has none."""
-    is_there = (folder / "data" / "blocks.json").is_file()
-    return read_part(folder, "blocks.json") if is_there else {}
-
-
-def read_part(folder: Path, name: str, cure: str = "") -> dict[str, Any]:
+def read_part(folder: Path, name: str) -> dict[str, Any]:
     """Read a JSON file of the evidence, ``data/<name>``.
 
-    Args:
-        folder: the report's folder.
-        name: a file that ``pfrnn.study.report.evidence`` lists.
-        cure: what to do about a damaged one; as of the evidence when left out.
-
     Raises:
-        RecordError: it is missing, empty, cut, or holds something else.
+        RecordError: it is missing, empty, cut, or holds no mapping.
     """
     path = folder / "data" / name
-    cure = cure or evidence_cure(path)
-    found = read_mapping(path, cure)
-    # The study is one entry, all others map ids or data sets to entries.
-    entries = {"": found} if name == "study.json" else found
-    for key, entry in entries.items():
-        wanted = REQUIRED.get(name, ())
-        if not isinstance(entry, dict):
-            came = type(entry).__name__
-        elif lacking := [one for one in wanted if one not in entry]:
-            came = f"one without {', '.join(lacking)}"
-        else:
-            continue
-        where = f"{path}, {key}" if key else f"{path}"
-        raise RecordError(f"{where}: expected a mapping, got {came}; {cure}")
-    for key, kind in STUDY_KINDS.items() if name == "study.json" else ():
-        if key in found and not isinstance(found[key], kind):
-            raise RecordError(
-                f"{path}, {key}: expected a {'mapping' if kind is dict else 'list'}, got "
-                f"{found[key]!r}; {cure}"
-            )
-    return found
-
-
-def read_table(path: Path, columns: Iterable[str], cure: str = "") -> list[dict[str, str]]:
-    """Read a table of the evidence.
-
-    Args:
-        path: the file.
-        columns: that it must have.
-        cure: what to do about a damaged one; as of the evidence when left out.
-
-    Raises:
-        RecordError: it is missing, no table, lacks a column, or was cut.
-    """
-    cure = cure or evidence_cure(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        rows, names = list(reader), reader.fieldnames or ()
-    except FileNotFoundError as error:
-        raise RecordError(f"{path}: no such file; {cure}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RecordError(f"{path}: expected a table, got other bytes ({error}); {cure}") from error
-    if lacking := [name for name in columns if name not in names]:
-        came = f"one without {', '.join(lacking)}" if text.strip() else "an empty file"
-        raise RecordError(f"{path}: expected a table with its columns, got {came}; {cure}")
-    for number, row in enumerate(rows, start=2):
-        # A short line leaves None in its columns, a long one has None for a key.
-        if None in row or None in row.values():
-            raise RecordError(
-                f"{path}, line {number}: expected {len(names)} fields, got others; {cure}"
-            )
-    if not text.endswith("\n"):
-        raise RecordError(f"{path}: ends in the middle of a line; it was cut; {cure}")
-    return rows
+    return read_mapping(path, evidence_cure(path))
 
 
 def evidence_cure(path: Path) -> str:
-    """Say how a lost or damaged file of a report is had again, for the end of a message."""
+    """Say how to get a lost or damaged file of a report back, for the end of a message."""
     return (
-        f"take the committed one back (`git checkout -- {path}`), or write the report anew from "
+        f"take the committed one back (`git checkout -- {path}`), or write the report again from "
         "its results into an empty folder (`pfrnn report --out DIR`)"
     )

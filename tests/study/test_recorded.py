@@ -11,15 +11,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 
-from planned import study, write_block, write_slice
+from planned import publish, write_block, write_slice
 
 from pfrnn.errors import DataError, RecordError
 from pfrnn.study.cli import main
-from pfrnn.study.cli.report import missing_then
 from pfrnn.study.plan import Cell, Plan
 from pfrnn.study.recorded import (
-    REQUIRED,
-    STUDY_KINDS,
     Recorded,
     again_ids,
     check_data,
@@ -33,10 +30,6 @@ from pfrnn.study.recorded import (
     unprepared,
     whole_plan,
 )
-from pfrnn.study.records import RESULT_COLUMNS
-from pfrnn.study.report.collect import read_prepared
-from pfrnn.study.report.evidence import read_evidence
-from pfrnn.study.report.publish import Slices, gather
 from pfrnn.study.workload import Sizes, dataset_sizes, workload
 
 
@@ -56,7 +49,7 @@ def reports(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results, prepared = write_slice(folder, plan, done, finals=False)
     (pf_gru,) = {block for block in plan.blocks if block.id.startswith("search/arem/pf_gru/")}
     write_block(results, pf_gru)
-    gather(results, prepared, study(plan), folder / "reports", Slices(plan))
+    publish(results, prepared, plan, folder / "reports")
     return folder / "reports"
 
 
@@ -229,16 +222,14 @@ def test_a_tiers_published_report_is_found(tmp_path: Path) -> None:
     for folder, tier in (("", "gpu"), ("gpu_long", "gpu_long"), ("paper", "smoke")):
         data = tmp_path / folder / "data"
         data.mkdir(parents=True)
-        study = {name: STUDY_KINDS.get(name, str)() for name in REQUIRED["study.json"]}
-        study |= {"tier": tier}
-        (data / "study.json").write_text(json.dumps(study), encoding="utf-8")
+        (data / "study.json").write_text(json.dumps({"tier": tier}), encoding="utf-8")
     assert published_for("gpu", tmp_path) == tmp_path
     assert published_for("gpu_long", tmp_path) == tmp_path / "gpu_long"
     assert published_for("paper", tmp_path) is None
     assert published_for("smoke", tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", '{"a', "[]", '{"a": 1}', "\udc80"])
+@pytest.mark.parametrize("text", ["", '{"a', "[]"])
 @pytest.mark.parametrize("name", ["data/study.json", "data/cards.json", "data/blocks.json"])
 def test_damaged_evidence_is_named_with_its_cure(
     reports: Path,
@@ -268,8 +259,8 @@ def test_a_lost_part_of_the_evidence_is_named(
     (tmp_path / "reports" / "data" / name).unlink()
     results, prepared = write_slice(tmp_path / "slice", plan, done, finals=False)
     out = tmp_path / "reports"
-    with pytest.raises(RecordError, match=f"{name}: no such file"):
-        gather(results, prepared, study(plan), out, Slices(plan, out))
+    with pytest.raises(RecordError, match=rf"{name}: .*[Nn]o such file"):
+        publish(results, prepared, plan, out)
 
 
 def test_a_damaged_card_is_named(plan: Plan, tmp_path: Path) -> None:
@@ -282,30 +273,3 @@ def test_a_damaged_card_is_named(plan: Plan, tmp_path: Path) -> None:
     mine = plan._replace(params="params.yaml,mine.yaml")
     with pytest.raises(RecordError, match=f"`pfrnn prepare arem {mine.options}`"):
         other_data(mine, tmp_path, recorded)
-    with pytest.raises(RecordError, match=f"`pfrnn prepare arem {mine.options}`"):
-        read_prepared(card, mine)
-    with pytest.raises(RecordError, match="prepare arem` with the run's --tier and --params"):
-        read_prepared(card)
-
-
-@pytest.mark.parametrize(("key", "value"), [("datasets", 5), ("missing", []), ("stand_ins", "r52")])
-def test_an_entry_of_the_study_of_another_kind_is_named(
-    reports: Path, key: str, value: object, tmp_path: Path
-) -> None:
-    shutil.copytree(reports, tmp_path / "reports")
-    path = tmp_path / "reports" / "data" / "study.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(RecordError, match=f"study.json, {key}: expected a .*git checkout"):
-        read_evidence(tmp_path / "reports")
-
-
-def test_a_runs_own_damaged_report_is_removed_not_taken_from_git(tmp_path: Path) -> None:
-    study = tmp_path / "report" / "data" / "study.json"
-    study.parent.mkdir(parents=True)
-    study.write_text("{")
-    (tmp_path / "results.csv").write_text(",".join(RESULT_COLUMNS) + "\n")
-    with pytest.raises(RecordError, match=f"study.json: .*; remove {study}") as caught:
-        missing_then(tmp_path)
-    assert "git checkout" not in str(caught.value)
-    study.unlink()
-    assert missing_then(tmp_path) == {}

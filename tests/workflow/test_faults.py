@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pfrnn.study.report.matrices import rebuild_command
+from pfrnn.study.report.sections import rebuild_command
 
 pytestmark = pytest.mark.slow
 

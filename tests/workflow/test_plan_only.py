@@ -14,7 +14,7 @@ from pfrnn.study.data.fetch import fetch
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.data.sets import air
 from pfrnn.study.plan import load_plan
-from pfrnn.study.report.matrices import rebuild_command
+from pfrnn.study.report.sections import rebuild_command
 
 SMOKE = {
     "prepare": 1,

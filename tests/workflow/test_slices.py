@@ -13,11 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "study" / "report"))
 
-from planned import files, study, write_slice
+from planned import files, publish, write_slice
 
 from pfrnn.study.files import read_json
 from pfrnn.study.recorded import whole_plan
-from pfrnn.study.report.publish import Slices, gather
 
 # Of the four variants that run in the copies (_copy.py).
 REST = {
@@ -40,7 +39,7 @@ def recorded(folder: Path, tier: str, *variants: str, dataset: str = "maze10") -
         lambda cell: cell.dataset == dataset and cell.variant in variants,
         finals=False,
     )
-    gather(results, prepared, study(plan), folder / "reports", Slices(plan))
+    publish(results, prepared, plan, folder / "reports")
     return folder / "reports"
 
 

@@ -123,7 +123,7 @@ def slices_of(  # type: ignore[no-untyped-def]
     """
     from pfrnn.study.data.registry import dataset
     from pfrnn.study.recorded import read_recorded, whole_plan
-    from pfrnn.study.report.publish import Slices
+    from pfrnn.study.report.report import Slices
     from pfrnn.study.variants import variant
 
     for name in arguments.drop:
@@ -159,9 +159,7 @@ def missing_then(results: Path) -> dict[str, str]:
     if not (recorded.is_file() and table.is_file()):
         return {}
     ran = set(read_results(table)["dataset"])
-    # The run's own report is in no commit, so it can't be taken back from one.
-    cure = f"remove {recorded}: the run's report is written anew without it"
-    missing: dict[str, str] = read_part(results / "report", "study.json", cure)["missing"]
+    missing: dict[str, str] = read_part(results / "report", "study.json")["missing"]
     return {name: reason for name, reason in missing.items() if name not in ran}
 
 

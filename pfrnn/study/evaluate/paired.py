@@ -1,4 +1,4 @@
-"""Paired comparisons over repetitions: differences, sign-flip tests, Holm, repetitions needed.
+"""Paired comparisons over repetitions: sign-flip and equivalence tests, Holm, pairs needed.
 
 Repetitions are paired: repetition r of two variants on a data set shares its seed and its order of
 the data. A test over data sets is stratified: signs are flipped for each (set, repetition) pair.
@@ -7,6 +7,7 @@ the data. A test over data sets is stratified: signs are flipped for each (set, 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,28 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from pfrnn.study.evaluate.statistics import Interval, Values, t_interval
 
 Alternative = Literal["greater", "two-sided"]
 EXACT_PAIRS = 16  # up to 2^16 sign patterns are enumerated; above, they are drawn
-
-
-class PairedDifference(NamedTuple):
-    """Differences a - b over repetitions.
-
-    Attributes:
-        mean: mean difference.
-        sd: its spread over repetitions; None for one repetition.
-        effect: mean / sd, the standardised effect; None when sd is None or zero.
-        interval: Student's interval of the mean; None for one repetition.
-        n: pairs.
-    """
-
-    mean: float
-    sd: float | None
-    effect: float | None
-    interval: Interval | None
-    n: int
 
 
 class SignFlip(NamedTuple):
@@ -46,7 +28,6 @@ class SignFlip(NamedTuple):
         p_value: in (0, 1].
         pairs: (set, repetition) pairs.
         sets: strata.
-        smallest_p: the smallest p-value that so many pairs can give.
         exact: whether all sign patterns were enumerated.
     """
 
@@ -54,27 +35,7 @@ class SignFlip(NamedTuple):
     p_value: float
     pairs: int
     sets: int
-    smallest_p: float
     exact: bool
-
-
-def paired_difference(a: Values, b: Values, confidence: float = 0.95) -> PairedDifference:
-    """Differences of paired values, with spread, standardised effect and interval.
-
-    Raises:
-        ValueError: the lengths differ or are zero.
-    """
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.shape != y.shape or x.ndim != 1 or x.size == 0:
-        raise ValueError(f"expected two equally long sequences, got shapes {x.shape}, {y.shape}")
-    d = x - y
-    mean = float(d.mean())
-    if d.size == 1:
-        return PairedDifference(mean, None, None, None, 1)
-    sd = float(d.std(ddof=1))
-    return PairedDifference(
-        mean, sd, mean / sd if sd > 0 else None, t_interval(d, confidence), int(d.size)
-    )
 
 
 def sign_flip_test(
@@ -103,21 +64,17 @@ def sign_flip_test(
     if not strata:
         raise ValueError("expected at least one paired difference")
     weights = np.concatenate([_weights(d) for d in strata]) / len(strata)
-    observed = float(weights.sum())
-    pairs = int(weights.size)
+    observed, pairs = float(weights.sum()), int(weights.size)
     exact = pairs <= EXACT_PAIRS
-    hits = total = 0
-    for signs in _sign_patterns(pairs, exact, draws, seed):
-        flipped = signs @ weights
-        if alternative == "two-sided":
-            flipped = np.abs(flipped)
-        reference = abs(observed) if alternative == "two-sided" else observed
-        hits += int(np.sum(flipped >= reference - 1e-12))
-        total += len(signs)
-    p_value = hits / total if exact else (1 + hits) / (1 + total)
-    sides = 2 if alternative == "two-sided" else 1
-    smallest = max(sides * 0.5**pairs, 0.0 if exact else 1 / (1 + draws))
-    return SignFlip(observed, p_value, pairs, len(strata), min(smallest, 1.0), exact)
+    flipped = np.concatenate(
+        [signs @ weights for signs in _sign_patterns(pairs, exact, draws, seed)]
+    )
+    if alternative == "two-sided":
+        hits = int(np.sum(np.abs(flipped) >= abs(observed) - 1e-12))
+    else:
+        hits = int(np.sum(flipped >= observed - 1e-12))
+    p_value = hits / flipped.size if exact else (1 + hits) / (1 + flipped.size)
+    return SignFlip(observed, p_value, pairs, len(strata), exact)
 
 
 def _weights(d: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -141,13 +98,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted = [1.0] * len(p_values)
-    running = 0.0
-    for rank, index in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(p.size, 0, -1) * p[order]))
+    return [float(value) for value in adjusted]
 
 
 def n_needed(
@@ -172,12 +127,41 @@ def n_needed(
         critical = stats.t.ppf(1 - level, n - 1)
         return bool(stats.nct.sf(critical, n - 1, effect * math.sqrt(n)) >= power)
 
-    low, high = 2, 4
+    high = 4
     while not reached(high):
-        low, high = high, 2 * high
-        if low > largest:
+        high *= 2
+        if high > 2 * largest:
             return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle + 1, high)
-    return low
+    return bisect_left(range(high + 1), True, lo=2, key=reached)
+
+
+def equivalence_p(differences: Sequence[float], bound: float) -> float:
+    """Return the p-value of two one-sided t-tests that a paired effect lies within +-``bound``.
+
+    Schuirmann (1987): the larger of the p-values of "the effect is at most -bound" and "it is at
+    least +bound". NaN below two pairs.
+
+    Args:
+        differences: one a pair.
+        bound: the smallest effect that matters, above 0, in the differences' unit.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    if d.size < 2:
+        return math.nan
+    error = float(stats.sem(d))
+    if error == 0:
+        return 0.0 if abs(float(d.mean())) < bound else 1.0
+    lower = stats.t.sf((d.mean() + bound) / error, d.size - 1)
+    upper = stats.t.cdf((d.mean() - bound) / error, d.size - 1)
+    return float(max(lower, upper))
+
+
+def excluded_beyond(differences: Sequence[float], level: float = 0.05) -> float:
+    """Return the smallest bound for which :func:`equivalence_p` is at most ``level``.
+
+    Effects of that size or more, either way, are excluded. NaN below two pairs.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    if d.size < 2:
+        return math.nan
+    return float(abs(d.mean()) + stats.t.ppf(1 - level, d.size - 1) * stats.sem(d))

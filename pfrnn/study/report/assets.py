@@ -6,6 +6,7 @@ from importlib import resources
 
 FOLDERS = {
     "tables.csv": "paper",
+    "gaps.csv": "templates",
     "index.html": "templates",
     "style.css": "templates",
     "page.js": "templates",

@@ -1,29 +1,41 @@
-"""Our results beside the paper's numbers: one cell for every printed number and every own one."""
+"""The report's one table: a row for each number that the paper prints or that we have beside.
+
+Every table, in the page, as Markdown, LaTeX or CSV, is a part of this frame, laid out by ``method``
+and ``column``. ``table`` is the paper's ("1" to "5"), or ``localization``, ``own``, ``further``.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pfrnn.study.evaluate.statistics import Interval, t_interval
-from pfrnn.study.report.evidence import Evidence
-from pfrnn.study.report.paper.numbers import PaperNumber, paper_numbers
+from pfrnn.study.report.paper.numbers import paper_numbers, printed
+from pfrnn.study.report.results import Ours, Results, summarised
 from pfrnn.study.report.units import Reading, reading_of
 from pfrnn.study.report.verdicts import (
     DIRECTION,
+    NOT_COMPARABLE,
     NOT_RUN,
+    REDUCED_TIERS,
     REFERENCE,
+    UNPUBLISHED_MAPS,
     Verdict,
     direction,
     judge,
     obstacle,
 )
+from pfrnn.study.variants import FIDELITY, SEARCHED, VARIANTS, variant
 
-# A variant that only fixes the particles is PF-LSTM at that number: one training serves both.
-_SAME_AS_PF_LSTM = {"pf_lstm_p20": 20, "pf_lstm_p30": 30}
+# Columns of cells.csv; a row of a control has ``control`` set besides.
+COLUMNS = (
+    "table method column dataset variant size_rule metric unit paper ours low high n diverged "
+    "sampling_error n_test selected_member difference prediction_low prediction_high verdict "
+    "reason state interval_method final_id"
+).split()
 # Where values can't be compared, the order of two methods can: the first partner that both have.
 PARTNERS = {
     "pf_lstm": ("lstm", "bayes_lstm", "lstm_ensemble"),
@@ -36,233 +48,326 @@ PARTNERS = {
     "gru_ensemble": ("pf_gru",),
 }
 ABLATION_PARTNERS = ("pf_lstm_p30", "pf_lstm_p20", "pf_lstm_p1")
+MAZES = ("maze10", "maze18", "maze27")
+# Beside the mean, which hangs on a few mirrored poses.
+FURTHER = {
+    "all steps": "all_steps_mse",
+    "median": "median",
+    "90th percentile": "p90",
+    "success": "success",
+}
+BAR_CHART = "bar chart only"
+REGRESSION = Reading(
+    "rescaled_regression_loss", 1.0, "mean over 7 sets of value / largest of the ten methods"
+)
+CLASSIFICATION = Reading("mean_accuracy", 1.0, "mean of 6 accuracies, per cent")
 
 
-class Ours(NamedTuple):
-    """Our result for one (data set, variant, size rule), in the paper's unit.
+def all_cells(results: Results) -> pd.DataFrame:
+    """Return the frame of all numbers: the paper's in its order, then the others, then controls."""
+    numbers = [*paper_numbers().itertuples(index=False)]
+    summaries = {column: _summaries(results, column) for column in ("Regression", "Classification")}
+    rows = [
+        _summary_cell(results, number, *summaries[number.column])
+        if number.table == "3"
+        else _printed_cell(results, number)
+        for number in numbers
+    ]
+    rows += [*_localization(results), *_further_sets(results), *_own_models(results)]
+    rows += _controls(results, rows)
+    return pd.DataFrame(rows, columns=[*COLUMNS, "control"])
 
-    Attributes:
-        values: one a repetition, finite, in order of repetition.
-        repetitions: their numbers.
-        seeds: their seeds.
-        errors: test-set standard error of each value.
-        interval: Student's interval of the mean over repetitions; None below two.
-        diverged: repetitions that gave no finite number.
-        n_test: test items; 0 when unknown.
-        reading: metric and unit.
-        row: the result row of the first repetition, for provenance.
-        selected: test value of the search's chosen member, as the paper probably reports; it
-            enters no mean, interval or verdict. None where there is none.
+
+def cell(
+    number: Any, ours: Ours | None, verdict: Verdict, state: str, paper: str = ""
+) -> dict[str, Any]:
+    """Return a row of the frame.
+
+    Args:
+        number: names table, method, column, dataset, variant and size_rule.
+        ours: our result, or None.
+        verdict: on the printed number.
+        state: of the data, as shown.
+        paper: the printed digits.
     """
-
-    values: tuple[float, ...]
-    repetitions: tuple[int, ...]
-    seeds: tuple[str, ...]
-    errors: tuple[float, ...]
-    interval: Interval | None
-    diverged: int
-    n_test: int
-    reading: Reading
-    row: dict[str, Any]
-    selected: float | None = None
-
-    @property
-    def mean(self) -> float:
-        """Mean over repetitions."""
-        return float(np.mean(self.values))
-
-    @property
-    def sampling_error(self) -> float | None:
-        """Root mean square of the test-set standard errors; None when unknown."""
-        total = float(np.sqrt(np.mean(np.square(self.errors))))
-        return total if math.isfinite(total) else None
-
-    @property
-    def n(self) -> int:
-        """Repetitions that count."""
-        return len(self.values)
-
-
-class Cell(NamedTuple):
-    """One printed number with ours.
-
-    Attributes:
-        number: the paper's.
-        ours: None when nothing ran.
-        verdict: with reason.
-        state: state of the data: whole, excerpt, unverified, simulated, missing, or ``not run``.
-    """
-
-    number: PaperNumber
-    ours: Ours | None
-    verdict: Verdict
-    state: str
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the paper's; None without ours."""
-        return None if self.ours is None else self.ours.mean - self.number.printed.value
+    interval = ours is not None and not math.isnan(ours.low)
+    value = float(paper) if paper and paper != BAR_CHART else math.nan
+    return {
+        "table": number.table,
+        "method": number.method,
+        "column": number.column,
+        "dataset": number.dataset,
+        "variant": number.variant,
+        "size_rule": number.size_rule if number.variant else "",
+        "metric": ours.metric if ours else "",
+        "unit": ours.unit if ours else "",
+        "paper": paper,
+        "ours": ours.mean if ours else math.nan,
+        "low": ours.low if ours else math.nan,
+        "high": ours.high if ours else math.nan,
+        "n": ours.n if ours else 0,
+        "diverged": ours.diverged if ours else math.nan,
+        "sampling_error": ours.sampling_error if ours else math.nan,
+        "n_test": ours.n_test if ours else math.nan,
+        "selected_member": ours.selected if ours else math.nan,
+        "difference": ours.mean - value if ours else math.nan,
+        "prediction_low": verdict.low,
+        "prediction_high": verdict.high,
+        "verdict": verdict.word,
+        "reason": verdict.reason,
+        "state": state,
+        "interval_method": f"t 0.95, n = {ours.n}" if ours and interval else "",
+        "final_id": str(ours.row["final_id"]) if ours else "",
+        "control": False,
+    }
 
 
-class Lookup:
-    """Finds our result for a data set, variant and size rule."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
-        self.confidence = evidence.study.confidence
-        keys = ["dataset", "variant", "size_rule", "metric"]
-        self._rows = {key: rows for key, rows in evidence.results.groupby(keys, sort=True)}
-        self._found: dict[tuple[str, str, str, str, float], Ours | None] = {}
-
-    def ours(
-        self, dataset: str, variant: str, size_rule: str = "fixed", reading: Reading | None = None
-    ) -> Ours | None:
-        """Return our result, in the paper's unit unless another reading is asked for."""
-        wanted = reading or reading_of(dataset)
-        key = (dataset, variant, size_rule, wanted.metric, wanted.scale)
-        if key not in self._found:
-            rows = self._rows.get(key[:4])
-            if rows is None and variant in _SAME_AS_PF_LSTM:
-                rows = self._rows.get((dataset, "pf_lstm", size_rule, wanted.metric))
-                if rows is not None:
-                    rows = rows[rows["particles"] == _SAME_AS_PF_LSTM[variant]]
-            self._found[key] = (
-                None if rows is None or rows.empty else _ours(rows, wanted, self.confidence)
-            )
-        return self._found[key]
-
-    def state(self, dataset: str) -> str:
-        """State of a data set: its card's, ``missing``, or ``not run``."""
-        if dataset in self.evidence.cards:
-            return str(self.evidence.cards[dataset]["state"])
-        return "missing" if dataset in self.evidence.study.missing else "not run"
-
-    def described(self, dataset: str) -> str:
-        """State of a data set as shown: a split that leaks on purpose says so."""
-        notes = self.evidence.cards.get(dataset, {}).get("notes", [])
-        leaky = any(str(note).upper().startswith("LEAKY") for note in notes)
-        return self.state(dataset) + (", leaky on purpose" if leaky else "")
-
-    def controls(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
-        """Controls on the same test rows, in the paper's unit: name -> value."""
-        wanted = reading or reading_of(dataset)
-        card = self.evidence.cards.get(dataset, {})
-        return {
-            name: values[wanted.metric] * wanted.scale
-            for name, values in sorted(card.get("controls", {}).items())
-            if math.isfinite(values.get(wanted.metric, math.nan))
-        }
-
-    def control_errors(self, dataset: str, reading: Reading | None = None) -> dict[str, float]:
-        """Standard errors of controls over the test sequences, where the card has them."""
-        wanted = reading or reading_of(dataset)
-        card = self.evidence.cards.get(dataset, {})
-        return {
-            name: values[f"{wanted.metric}_se"] * wanted.scale
-            for name, values in sorted(card.get("controls", {}).items())
-            if math.isfinite(values.get(f"{wanted.metric}_se", math.nan))
-        }
-
-    def why_not_run(self, dataset: str, variant: str, size_rule: str) -> str:
-        """Say why a cell has no result."""
-        study = self.evidence.study
-        if any(key[:3] == (dataset, variant, size_rule) for key in self._rows):
-            return "no finite result: every repetition diverged"
-        if dataset in study.missing:
-            return f"data set missing: {study.missing[dataset]}"
-        if dataset not in study.datasets:
-            return f"data set not in tier {study.tier}"
-        if variant not in study.variants_of(dataset):
-            return f"variant not in tier {study.tier}"
-        if size_rule not in study.size_rules:
-            return f"size rule {size_rule} not in tier {study.tier}"
-        return "no result yet"
+def _printed_cell(results: Results, number: Any) -> dict[str, Any]:
+    state, ours = results.described(number.dataset), None
+    if not number.variant:
+        verdict = Verdict(REFERENCE)
+    elif (ours := results.get(number.dataset, number.variant, number.size_rule)) is None:
+        why = results.why_not_run(number.dataset, number.variant, number.size_rule)
+        verdict = Verdict(NOT_RUN, why)
+    else:
+        verdict = _verdict(results, number, ours)
+    return cell(number, ours, verdict, state, number.paper)
 
 
-def _ours(rows: pd.DataFrame, reading: Reading, confidence: float) -> Ours | None:
-    rows = rows.sort_values(["repetition", "final_id"], kind="stable")
-    finite = rows[np.isfinite(rows["value"])]
-    first = {str(name): value for name, value in rows.iloc[0].items()}
-    if finite.empty:
-        return None
-    values = tuple(float(value) * reading.scale for value in finite["value"])
-    selected = float(first["selected_member_value"])
-    return Ours(
-        values=values,
-        repetitions=tuple(int(value) for value in finite["repetition"]),
-        seeds=tuple(str(seed) for seed in finite["seed"]),
-        errors=tuple(float(value) * reading.scale for value in finite["sampling_error"]),
-        interval=_possible(t_interval(values, confidence), reading.metric),
-        diverged=len(rows) - len(finite),
-        n_test=int(finite["n_test"].where(np.isfinite(finite["n_test"]), 0).max()),
-        reading=reading,
-        row=first,
-        selected=selected * reading.scale if math.isfinite(selected) else None,
-    )
+def _verdict(results: Results, number: Any, ours: Ours) -> Verdict:
+    found = obstacle(results.study.tier, number.dataset, results.state(number.dataset))
+    if found is None:
+        confidence = results.study.confidence
+        return judge(number.paper, ours.values, ours.errors, number.scale, ours.n_test, confidence)
+    if found.word != DIRECTION:
+        return found
+    for partner in PARTNERS.get(number.variant, ABLATION_PARTNERS):
+        theirs = results.get(number.dataset, partner, number.size_rule)
+        other = _beside(number, partner)
+        if theirs is not None and other is not None and partner != number.variant:
+            both, paper = (ours.mean, theirs.mean), (number.value, other.value)
+            return direction(found.reason, number.scale, both, paper, other.method)
+    return direction(found.reason, number.scale, (), (), "")
 
 
-def _possible(interval: Interval | None, metric: str) -> Interval | None:
-    """Cut an interval at the ends of the possible range."""
-    if interval is None:
-        return None
-    top = 100.0 if metric in ("accuracy", "success") else math.inf
-    return interval._replace(low=max(0.0, interval.low), high=min(top, interval.high))
-
-
-def build_cells(lookup: Lookup) -> list[Cell]:
-    """Return a cell for every printed number but table 3's, which summarises table 5."""
-    return [_cell(lookup, number) for number in paper_numbers() if number.table != 3]
-
-
-def _cell(lookup: Lookup, number: PaperNumber) -> Cell:
-    state, shown = lookup.state(number.dataset), lookup.described(number.dataset)
-    if number.variant is None:
-        return Cell(number, None, Verdict(REFERENCE), shown)
-    ours = lookup.ours(number.dataset, number.variant, number.size_rule)
-    if ours is None:
-        why = lookup.why_not_run(number.dataset, number.variant, number.size_rule)
-        return Cell(number, None, Verdict(NOT_RUN, why), shown)
-    verdict = obstacle(lookup.evidence.study.tier, number.dataset, state)
-    if verdict is None:
-        verdict = judge(
-            number.printed,
-            ours.values,
-            ours.errors,
-            number.scale,
-            ours.n_test,
-            lookup.confidence,
-        )
-    elif verdict.word == DIRECTION:
-        verdict = _direction(lookup, number, ours, verdict.reason)
-    return Cell(number, ours, verdict, shown)
-
-
-def _direction(lookup: Lookup, number: PaperNumber, ours: Ours, reason: str) -> Verdict:
-    variant = number.variant or ""
-    for partner in PARTNERS.get(variant, ABLATION_PARTNERS):
-        theirs = lookup.ours(number.dataset, partner, number.size_rule)
-        printed = _printed(number, partner)
-        if theirs is not None and printed is not None and partner != variant:
-            return direction(
-                reason,
-                number.scale,
-                ours.mean,
-                theirs.mean,
-                number.printed.value,
-                printed.printed.value,
-                printed.method,
-            )
-    return direction(reason, number.scale, ours.mean, None, 0.0, None, "")
-
-
-def _printed(number: PaperNumber, partner: str) -> PaperNumber | None:
+def _beside(number: Any, partner: str) -> Any:
     """The partner's number in the same table, column and size rule."""
-    for other in paper_numbers():
-        if (
-            other.table == number.table
-            and other.column == number.column
-            and other.variant == partner
-            and other.size_rule == number.size_rule
-        ):
-            return other
-    return None
+    numbers = paper_numbers()
+    same = numbers[
+        (numbers["table"] == number.table)
+        & (numbers["column"] == number.column)
+        & (numbers["variant"] == partner)
+        & (numbers["size_rule"] == number.size_rule)
+    ]
+    return next(same.itertuples(index=False), None)
+
+
+def summarise(values: pd.Series, column: str) -> pd.Series:
+    """Summarise table 5 as the paper's table 3 does, by method.
+
+    Args:
+        values: by data set's column and method.
+        column: ``Regression`` (mean over columns of value / the column's largest) or
+            ``Classification`` (plain mean).
+    """
+    if column == "Regression":
+        values = values / values.groupby(level="column").transform("max")
+    return values.groupby(level="method", sort=False).mean()
+
+
+def _summarised_columns(results: Results | None, column: str) -> list[str]:
+    """Columns of table 5 behind a column of table 3: all, or those whose sets the tier has."""
+    numbers = paper_numbers()
+    scale = "accuracy" if column == "Classification" else "error"
+    part = numbers[(numbers["table"] == "5") & (numbers["scale"] == scale)]
+    if results is not None:
+        part = part[part["dataset"].isin(list(results.study.datasets))]
+    return list(dict.fromkeys(part["column"]))
+
+
+def _summaries(results: Results, column: str) -> tuple[dict[str, Ours], str, list[str]]:
+    """Our summaries by method; which part of the sets they are of; the sets' states.
+
+    Over the repetitions that all cells have; empty where a cell has none.
+    """
+    columns, every = _summarised_columns(results, column), _summarised_columns(None, column)
+    part = "" if columns == every else f"over {len(columns)} of {len(every)} sets"
+    numbers = paper_numbers()
+    shown = numbers[(numbers["table"] == "5") & numbers["column"].isin(columns or every)]
+    real = {name for name in shown["dataset"] if not name.startswith("maze")}
+    states = sorted({results.state(name) for name in real}) or ["simulated"]
+    found = {(n.column, n.method): results.get(n.dataset, n.variant) for n in shown.itertuples()}
+    if not columns or None in found.values():
+        return {}, part if columns else "the tier has none of its sets", states
+    cells = pd.DataFrame(
+        [
+            (*key, *values)
+            for key, ours in found.items()
+            if ours
+            for values in zip(ours.repetitions, ours.values, ours.errors, strict=True)
+        ],
+        columns=["column", "method", "repetition", "value", "error"],
+    )
+    table = cells.set_index(["column", "method", "repetition"]).unstack("repetition").dropna(axis=1)
+    scaled = table["value"]
+    largest = scaled.groupby(level="column").transform("max") if column == "Regression" else 1.0
+    values = (scaled / largest).groupby(level="method").mean()
+    # Errors of the sets are taken as independent.
+    squares = np.square(table["error"].reindex(columns=scaled.columns) / largest)
+    errors = np.sqrt(squares.groupby(level="method").sum()) / len(columns)
+    reading = REGRESSION if column == "Regression" else CLASSIFICATION
+    if part:
+        some = reading.unit.replace(f" {len(every)} ", f" {len(columns)} of {len(every)} ")
+        reading = reading._replace(unit=some)
+    n_test = sum(
+        ours.n_test for (_, method), ours in found.items() if ours and method == values.index[0]
+    )
+    summaries = {
+        method: summarised(
+            row.to_numpy(),
+            row.index,
+            errors.loc[method],
+            reading,
+            results.study.confidence,
+            diverged=0,
+            n_test=n_test,
+            selected=math.nan,
+            row={"final_id": "all finals of table 5"},
+        )
+        for method, row in values.iterrows()
+        if len(row)
+    }
+    return summaries, part, states
+
+
+def _summary_cell(
+    results: Results, number: Any, summaries: dict[str, Ours], part: str, states: Sequence[str]
+) -> dict[str, Any]:
+    ours, tier = summaries.get(number.method), results.study.tier
+    state = states[0] if len(states) == 1 else "mixed"
+    if ours is None:
+        why = part if "none" in part else "needs every cell of its table 5 row"
+        return cell(number, None, Verdict(NOT_RUN, why), state, number.paper)
+    reasons = ["some data are excerpts"] if "excerpt" in states else []
+    if number.column == "Regression":
+        reasons.append(f"the maps of {' and '.join(UNPUBLISHED_MAPS)} are not published")
+    if tier in REDUCED_TIERS:
+        verdict = Verdict(NOT_COMPARABLE, ", ".join(filter(None, ["reduced tier", part])))
+    elif part:
+        verdict = Verdict(NOT_COMPARABLE, part)
+    elif reasons:
+        partner = next(name for name in ABLATION_PARTNERS if name != number.variant)
+        other = _beside(number, partner)
+        both = (ours.mean, summaries[other.method].mean)
+        paper = (number.value, other.value)
+        verdict = direction("; ".join(reasons), number.scale, both, paper, other.method)
+    else:
+        confidence = results.study.confidence
+        verdict = judge(
+            number.paper, ours.values, ours.errors, number.scale, ours.n_test, confidence
+        )
+    return cell(number, ours, verdict, state, number.paper)
+
+
+class _Place:
+    """Where a number stands that the paper doesn't print."""
+
+    def __init__(self, table: str, column: str, dataset: str, name: str, size_rule: str) -> None:
+        label = variant(name).label if name in {*VARIANTS, *FIDELITY} else _own_label(name)
+        self.table, self.column, self.dataset = table, column, dataset
+        self.method = label + ("-best" if size_rule == "best" else "")
+        self.variant, self.size_rule = name, size_rule
+
+
+def _own_label(name: str) -> str:
+    try:
+        return variant(name).label
+    except ValueError:  # removed from the code since it ran
+        return name
+
+
+def _other_cell(
+    results: Results, place: _Place, reason: str, reading: Reading | None = None
+) -> dict[str, Any]:
+    """A number of ours that no printed one stands beside."""
+    ours = results.get(place.dataset, place.variant, place.size_rule, reading)
+    if ours is None:
+        why = results.why_not_run(place.dataset, place.variant, place.size_rule)
+        return cell(place, None, Verdict(NOT_RUN, why), "")
+    return cell(place, ours, Verdict(NOT_COMPARABLE, reason), results.described(place.dataset))
+
+
+def _localization(results: Results) -> Iterator[dict[str, Any]]:
+    """The mazes' errors with median, tail and success beside the mean."""
+    mazes = [name for name in MAZES if name in results.sets] or list(MAZES[:1])
+    for name in PARTNERS:
+        for rule in ("fixed", "best"):
+            if rule == "best" and not any(results.get(maze, name, rule) for maze in mazes):
+                continue
+            for maze in mazes:
+                place = _Place("localization", f"{maze}, last-step MSE", maze, name, rule)
+                first = _other_cell(results, place, "the paper prints no number")
+                digits = printed(maze, name, rule)
+                if digits and rule == "fixed":
+                    number = next(
+                        n
+                        for n in paper_numbers().itertuples(index=False)
+                        if (n.table, n.dataset, n.variant) == ("4", maze, name)
+                    )
+                    first = _printed_cell(results, number)
+                    first |= {"table": place.table, "column": place.column}
+                yield first | {"paper": digits or BAR_CHART}
+                for words, metric in FURTHER.items():
+                    place = _Place("localization", f"{maze}, {words}", maze, name, rule)
+                    yield _other_cell(results, place, "", Reading(metric))
+
+
+def _further_sets(results: Results) -> Iterator[dict[str, Any]]:
+    """Data sets that the paper doesn't have."""
+    names = [name for name in results.sets if name not in set(paper_numbers()["dataset"])]
+    rows = results.rows[results.rows["dataset"].isin(names)]
+    for name, rule in dict.fromkeys(zip(rows["variant"], rows["size_rule"], strict=True)):
+        for dataset in names:
+            column = f"{dataset}, {reading_of(dataset).metric}"
+            place = _Place("further", column, dataset, name, rule)
+            yield _other_cell(results, place, "not in the paper")
+
+
+def _own_models(results: Results) -> Iterator[dict[str, Any]]:
+    """Models that are neither the paper's nor between text and release, beside the main ones."""
+    own = sorted(set(results.rows["variant"]) - set(VARIANTS) - set(FIDELITY))
+    if not own:
+        return
+    rows = results.rows
+    ran = dict.fromkeys(zip(rows["variant"], rows["size_rule"], strict=True))
+    pairs = [pair for pair in ran if pair[0] in SEARCHED] + [p for p in ran if p[0] in own]
+    for name, rule in pairs:
+        for dataset in sorted(set(rows[rows["variant"].isin(own)]["dataset"])):
+            column = f"{dataset}, {reading_of(dataset).metric}"
+            place = _Place("own", column, dataset, name, rule)
+            yield _other_cell(results, place, "the paper's numbers stand in its own tables")
+
+
+def _controls(results: Results, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of simple predictors on the same test rows, for every column that has some."""
+    places = {(r["table"], r["column"], r["dataset"]): r["metric"] for r in rows if r["metric"]}
+    found = []
+    for (table, column, dataset), metric in places.items():
+        main = reading_of(dataset)
+        scale = main.scale if metric == main.metric else 1.0
+        for name, values in sorted(results.card(dataset).get("controls", {}).items()):
+            if not math.isfinite(values.get(metric, math.nan)):
+                continue
+            found.append(
+                {
+                    "table": table,
+                    "method": f"control: {name.replace('_', ' ')}",
+                    "column": column,
+                    "dataset": dataset,
+                    "metric": metric,
+                    "ours": values[metric] * scale,
+                    "sampling_error": values.get(f"{metric}_se", math.nan) * scale,
+                    "control": True,
+                }
+            )
+    return sorted(found, key=lambda row: row["method"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from pfrnn.study.report.measures import Pair, Strata, against_reference, growth, order, trend
-from pfrnn.study.report.scores import Scores
+from pfrnn.study.report.cells import MAZES
+from pfrnn.study.report.measures import Measure, against_reference, growth, order, trend
 
-MAZES = ("maze10", "maze18", "maze27")
 REGRESSION = ("nasdaq", "aep", "air", "pm")
 CLASSIFICATION = ("lpa", "arem", "gas", "mr", "r52", "uid")
 REAL = (*REGRESSION, *CLASSIFICATION)
@@ -23,7 +21,7 @@ class Claim(NamedTuple):
         sentence: the paper's own words; "..." where some are left out.
         section: section of the paper, and its paragraph's heading where it has one.
         computed: what is computed.
-        measure: scores -> differences by stratum.
+        measure: score -> differences by stratum.
         table: anchor of the table that holds the numbers.
     """
 
@@ -31,13 +29,13 @@ class Claim(NamedTuple):
     sentence: str
     section: str
     computed: str
-    measure: Callable[[Scores], Strata]
+    measure: Measure
     table: str
 
 
-_PF = (Pair("pf_lstm", "lstm"), Pair("pf_gru", "gru"))
-_BAYES = (Pair("pf_lstm", "bayes_lstm"), Pair("pf_gru", "bayes_gru"))
-_ENSEMBLE = (Pair("pf_lstm", "lstm_ensemble"), Pair("pf_gru", "gru_ensemble"))
+PF = (("pf_lstm", "lstm"), ("pf_gru", "gru"))
+_BAYES = (("pf_lstm", "bayes_lstm"), ("pf_gru", "bayes_gru"))
+_ENSEMBLE = (("pf_lstm", "lstm_ensemble"), ("pf_gru", "gru_ensemble"))
 _LOCALIZATION = "Robot Localization"
 _TASKS = "General Sequence Prediction Tasks"
 _GENERAL = f"{_TASKS}, Comparison with RNNs"
@@ -45,7 +43,7 @@ _ABLATION = "Ablation Study"
 
 
 def _ablation(name: str, sentence: str, computed: str, other: str) -> Claim:
-    measure = order(ALL, (Pair("pf_lstm", other),), "fixed")
+    measure = order(ALL, (("pf_lstm", other),))
     return Claim(name, sentence, _ABLATION, computed, measure, "table-5")
 
 
@@ -55,7 +53,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PF-RNNs consistently outperform the corresponding RNNs.",
         _LOCALIZATION,
         "PF-LSTM over LSTM and PF-GRU over GRU on the three mazes, fixed size",
-        order(MAZES, _PF, "fixed"),
+        order(MAZES, PF),
         "localization",
     ),
     Claim(
@@ -63,7 +61,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PF-RNNs consistently outperform the corresponding RNNs.",
         _LOCALIZATION,
         "the same with the best size of each",
-        order(MAZES, _PF, "best"),
+        order(MAZES, PF, "best"),
         "localization",
     ),
     Claim(
@@ -71,7 +69,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The performance benefits become more pronounced, as the size of the maze grows ...",
         _LOCALIZATION,
         "advantage in log error on maze27 minus that on maze10, fixed size",
-        growth("maze10", "maze27", _PF),
+        growth("maze10", "maze27", PF),
         "localization",
     ),
     Claim(
@@ -79,7 +77,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PF-RNNs outperform the corresponding RNNs on 90% of the datasets ...",
         _GENERAL,
         "PF-LSTM over LSTM and PF-GRU over GRU on the ten real sets, fixed size",
-        order(REAL, _PF, "fixed"),
+        order(REAL, PF),
         "table-1",
     ),
     Claim(
@@ -88,7 +86,7 @@ CLAIMS: tuple[Claim, ...] = (
         "best hyper-parameters within the model class.",
         _GENERAL,
         "the same with the best size of each",
-        order(REAL, _PF, "best"),
+        order(REAL, PF, "best"),
         "table-1",
     ),
     Claim(
@@ -96,7 +94,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PF-RNNs outperform Bayesian RNNs in 16 out of 20 cases ...",
         f"{_TASKS}, Comparison with Bayesian RNNs",
         "PF-LSTM over BayesLSTM and PF-GRU over BayesGRU on the ten real sets",
-        order(REAL, _BAYES, "fixed"),
+        order(REAL, _BAYES),
         "table-4",
     ),
     Claim(
@@ -104,7 +102,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Bayesian RNNs can improve over RNNs ...",
         f"{_TASKS}, Comparison with Bayesian RNNs",
         "BayesLSTM over LSTM and BayesGRU over GRU on the ten real sets",
-        order(REAL, (Pair("bayes_lstm", "lstm"), Pair("bayes_gru", "gru")), "fixed"),
+        order(REAL, (("bayes_lstm", "lstm"), ("bayes_gru", "gru"))),
         "table-4",
     ),
     Claim(
@@ -112,7 +110,7 @@ CLAIMS: tuple[Claim, ...] = (
         "... ensembles of RNNs generally improve over a single RNN ...",
         f"{_TASKS}, Comparison with Ensembles",
         "LSTM-E over LSTM and GRU-E over GRU on the ten real sets",
-        order(REAL, (Pair("lstm_ensemble", "lstm"), Pair("gru_ensemble", "gru")), "fixed"),
+        order(REAL, (("lstm_ensemble", "lstm"), ("gru_ensemble", "gru"))),
         "table-4",
     ),
     Claim(
@@ -120,7 +118,7 @@ CLAIMS: tuple[Claim, ...] = (
         "... the performance is substantially poorer than PF-RNNs for most datasets.",
         f"{_TASKS}, Comparison with Ensembles",
         "PF-LSTM over LSTM-E and PF-GRU over GRU-E on all thirteen sets",
-        order(ALL, _ENSEMBLE, "fixed"),
+        order(ALL, _ENSEMBLE),
         "table-4",
     ),
     Claim(
@@ -152,7 +150,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The general performance increases from PF-LSTM P1 to P30.",
         _ABLATION,
         "P30 over P1 on all thirteen sets",
-        order(ALL, (Pair("pf_lstm_p30", "pf_lstm_p1"),), "fixed"),
+        order(ALL, (("pf_lstm_p30", "pf_lstm_p1"),)),
         "table-5",
     ),
     _ablation(

@@ -1,160 +1,117 @@
-"""The verdict on each claim; the rules are fixed in docs/statistics.md."""
+"""The verdict on each claim, as frames; docs/statistics.md has the rules."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from pfrnn.study.evaluate.paired import SignFlip, holm, n_needed, sign_flip_test
-from pfrnn.study.report.cells import Lookup
-from pfrnn.study.report.claim_list import CLAIMS, Claim
-from pfrnn.study.report.measures import Strata
+from pfrnn.study.evaluate.paired import holm, n_needed, sign_flip_test
+from pfrnn.study.report.claim_list import CLAIMS, PF, Claim
+from pfrnn.study.report.measures import (
+    PARTICLES,
+    Strata,
+    every_score,
+    paper_score,
+    scores_of,
+)
 from pfrnn.study.report.numbers import DASH, number, significant
-from pfrnn.study.report.scores import EveryScore, OurScores, PaperScores
+from pfrnn.study.report.results import Ours, Results
 from pfrnn.study.report.verdicts import REDUCED_TIERS
 
 LEVEL = 0.05
 SMALLEST_N = 10  # repetitions below which one data set alone is not tested
 HOLDS, FAILS, UNDECIDED = "holds", "doesn't hold", "undecided"
 NOT_JUDGED, NOT_RUN = "not judged", "not run"
+REDUCED = f"{NOT_JUDGED} (reduced tier)"
+# "Roughly the same number of trainable parameters": within this share of the RNN's.
+PARITY = 0.10
 
 
-class Count(NamedTuple):
-    """Strata in which the claimed side wins, ties, loses, by the mean difference."""
-
-    wins: int
-    ties: int
-    losses: int
-
-    @property
-    def text(self) -> str:
-        """Wins of all, with ties and losses."""
-        total = sum(self)
-        if total == 0:
-            return "prints no number"
-        ties = "1 tie" if self.ties == 1 else f"{self.ties} ties"
-        losses = "1 loss" if self.losses == 1 else f"{self.losses} losses"
-        return f"{self.wins} of {total}, {ties}, {losses}"
-
-
-class ClaimResult(NamedTuple):
-    """A claim with everything computed for it.
-
-    Attributes:
-        claim: the sentence.
-        strata: our differences.
-        ours: our count.
-        paper: the count of the printed numbers.
-        up: test in the claimed direction; None when nothing ran.
-        p_up: its p-value, adjusted over all claims.
-        p_down: the opposite direction's, adjusted.
-        effect: mean over strata of the difference in log error or logit accuracy.
-        standardised: mean / sd of the scaled differences over all pairs; None below two pairs.
-        needed: pairs needed at that effect; None when it points the other way or is unknown.
-        verdict: holds, doesn't hold, undecided, not judged or not run, with a reason.
-    """
-
-    claim: Claim
-    strata: Strata
-    ours: Count
-    paper: Count
-    up: SignFlip | None
-    p_up: float
-    p_down: float
-    effect: float
-    standardised: float | None
-    needed: int | None
-    verdict: str
-
-
-class StratumResult(NamedTuple):
-    """One data set and pair of a claim on its own."""
-
-    claim: str
-    stratum: str
-    n: int
-    mean: float
-    p_value: float | None
-    verdict: str
-
-
-def count(strata: Strata) -> Count:
-    """Count strata by the sign of their mean difference; a tie is within rounding of zero."""
-    means = [float(np.mean(d)) for d in strata.values()]
-    ties = sum(abs(mean) < 1e-12 for mean in means)
-    wins = sum(mean >= 1e-12 for mean in means)
-    return Count(wins, ties, len(means) - wins - ties)
-
-
-def judge_claims(lookup: Lookup, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
-    """Compute every claim; p-values are adjusted over all claims that have data."""
-    ours, paper = OurScores(lookup), PaperScores()
-    measured = [(claim, claim.measure(ours), count(claim.measure(paper))) for claim in claims]
-    ups = [sign_flip_test(strata) if strata else None for _, strata, _ in measured]
-    downs = [
-        sign_flip_test({k: [-x for x in d] for k, d in strata.items()}) if strata else None
-        for _, strata, _ in measured
-    ]
-    p_up = iter(holm([test.p_value for test in ups if test is not None]))
-    p_down = iter(holm([test.p_value for test in downs if test is not None]))
-    tier = lookup.evidence.study.tier
-    results = []
-    for (claim, strata, printed), up in zip(measured, ups, strict=True):
-        if up is None:
-            results.append(_not_run(claim, printed))
-            continue
-        p_values = (next(p_up), next(p_down))
-        results.append(_result(tier, claim, strata, printed, up, p_values))
-    return results
-
-
-def _not_run(claim: Claim, printed: Count) -> ClaimResult:
-    nothing = Count(0, 0, 0)
-    return ClaimResult(claim, {}, nothing, printed, None, 1.0, 1.0, 0.0, None, None, NOT_RUN)
-
-
-def _result(
-    tier: str,
-    claim: Claim,
-    strata: Strata,
-    printed: Count,
-    up: SignFlip,
-    p_values: tuple[float, float],
-) -> ClaimResult:
-    standardised = standardised_effect(strata)
-    needed = n_needed(standardised) if standardised is not None else None
-    effect = float(np.mean([np.mean(d) for d in strata.values()]))
-    if tier in REDUCED_TIERS:
-        verdict = f"{NOT_JUDGED} (reduced tier)"
-    elif p_values[0] <= LEVEL:
-        verdict = HOLDS + _part_text(claim, strata)
-    elif p_values[1] <= LEVEL:
-        verdict = FAILS + _part_text(claim, strata)
-    else:
-        verdict = f"{UNDECIDED} ({_needed_text(up.pairs, needed)})"
-    return ClaimResult(
-        claim, strata, count(strata), printed, up, *p_values, effect, standardised, needed, verdict
+def count(strata: Strata) -> tuple[int, int, int]:
+    """Count wins, ties and losses by the mean difference; a tie is within rounding of zero."""
+    means = np.array([np.mean(d) for d in strata.values()])
+    return (
+        int(np.sum(means >= 1e-12)),
+        int(np.sum(abs(means) < 1e-12)),
+        int(np.sum(means <= -1e-12)),
     )
 
 
-def _part_text(claim: Claim, strata: Strata) -> str:
-    """Say how much of the claim has run, where that is not all of it."""
-    named = len(claim.measure(EveryScore()))
-    return "" if len(strata) == named else f" (on {len(strata)} of its {named} comparisons)"
+def judge_claims(
+    results: Results, claims: Sequence[Claim] = CLAIMS
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Judge every claim, with p-values adjusted over all claims that have data.
+
+    Returns:
+        A row a claim, and a row for each data set and pair behind it.
+    """
+    rows, strata_rows = [], []
+    for claim in claims:
+        strata = claim.measure(scores_of(results))
+        rows.append(_claim_row(claim, strata))
+        strata_rows += [
+            {"claim": claim.name, "stratum": label, "n": len(d), "mean_difference": np.mean(d),
+             "p": sign_flip_test({label: d}, "two-sided").p_value}
+            for label, d in strata.items()
+        ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    ran = frame["pairs"] > 0
+    for name in ("p_holm", "p_holm_opposite"):
+        frame.loc[ran, name] = holm(frame.loc[ran, name].tolist())
+    reduced = results.study.tier in REDUCED_TIERS
+    frame["verdict"] = [
+        NOT_RUN if not row.pairs else REDUCED if reduced else _verdict(row)
+        for row in frame.itertuples()
+    ]
+    columns = ["claim", "stratum", "n", "mean_difference", "p_holm", "verdict"]
+    return frame, _judge_strata(pd.DataFrame(strata_rows), reduced).reindex(columns=columns)
 
 
-def _needed_text(pairs: int, needed: int | None) -> str:
-    if needed is None:
-        return f"{pairs} pairs; the effect seen does not point the claimed way"
-    return f"{pairs} pairs; about {needed} needed at the effect seen"
+def _claim_row(claim: Claim, strata: Strata) -> dict[str, Any]:
+    wins, ties, losses = count(strata)
+    paper_wins, paper_ties, paper_losses = count(claim.measure(paper_score))
+    row: dict[str, Any] = {
+        "claim": claim.name,
+        "sentence": claim.sentence,
+        "section": claim.section,
+        "computed": claim.computed,
+        "table": claim.table,
+        "verdict": "",
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "paper_wins": paper_wins,
+        "paper_ties": paper_ties,
+        "paper_losses": paper_losses,
+        "strata": len(strata),
+        "named": len(claim.measure(every_score)),
+        "pairs": 0,
+        "sets": sorted({label.partition(" / ")[0] for label in strata}),
+    }
+    numbers = ("statistic", "p_holm", "p_holm_opposite", "mean_difference", "standardised_effect",
+               "pairs_needed")  # fmt: skip
+    row |= dict.fromkeys(numbers, math.nan)
+    if not strata:
+        return row
+    up = sign_flip_test(strata)
+    down = sign_flip_test({k: [-x for x in d] for k, d in strata.items()})
+    effect = _standardised(strata)
+    return row | {
+        "pairs": up.pairs,
+        "statistic": up.statistic,
+        "p_holm": up.p_value,
+        "p_holm_opposite": down.p_value,
+        "mean_difference": float(np.mean([np.mean(d) for d in strata.values()])),
+        "standardised_effect": math.nan if effect is None else effect,
+        "pairs_needed": (n_needed(effect) if effect is not None else None) or math.nan,
+    }
 
 
-def standardised_effect(strata: Strata) -> float | None:
+def _standardised(strata: Strata) -> float | None:
     """Mean / sd over all pairs of the differences, each stratum's scaled by its root mean square.
 
     None below two pairs or when they do not vary.
@@ -167,28 +124,32 @@ def standardised_effect(strata: Strata) -> float | None:
     return float(np.mean(scaled)) / sd if sd > 0 else None
 
 
-def judge_strata(results: Sequence[ClaimResult], tier: str) -> list[StratumResult]:
+def _verdict(row: Any) -> str:
+    part = "" if row.strata == row.named else f" (on {row.strata} of its {row.named} comparisons)"
+    if row.p_holm <= LEVEL:
+        return HOLDS + part
+    if row.p_holm_opposite <= LEVEL:
+        return FAILS + part
+    if math.isnan(row.pairs_needed):
+        return f"{UNDECIDED} ({row.pairs} pairs; the effect seen does not point the claimed way)"
+    return (
+        f"{UNDECIDED} ({row.pairs} pairs; about {row.pairs_needed:.0f} needed at the effect seen)"
+    )
+
+
+def _judge_strata(frame: pd.DataFrame, reduced: bool) -> pd.DataFrame:
     """Test each stratum alone where n allows; p-values adjusted over all that are tested."""
-    rows = [
-        (result.claim.name, label, d, sign_flip_test({label: d}, "two-sided").p_value)
-        for result in results
-        for label, d in result.strata.items()
-    ]
-    adjusted = iter(holm([p for _, _, d, p in rows if len(d) >= SMALLEST_N]))
-    found = []
-    for name, label, d, _ in rows:
-        mean = float(np.mean(d))
-        if tier in REDUCED_TIERS:
-            found.append(
-                StratumResult(name, label, len(d), mean, None, f"{NOT_JUDGED} (reduced tier)")
-            )
-        elif len(d) < SMALLEST_N:
-            found.append(StratumResult(name, label, len(d), mean, None, "undecided, n too small"))
-        else:
-            p = next(adjusted)
-            word = UNDECIDED if p > LEVEL else HOLDS if mean > 0 else FAILS
-            found.append(StratumResult(name, label, len(d), mean, p, word))
-    return found
+    if frame.empty:
+        return frame
+    tested = frame["n"] >= SMALLEST_N
+    frame["p_holm"] = math.nan
+    frame["verdict"] = REDUCED if reduced else "undecided, n too small"
+    if tested.any() and not reduced:
+        p = holm(frame.loc[tested, "p"].tolist())
+        frame.loc[tested, "p_holm"] = p
+        words = np.where(frame.loc[tested, "mean_difference"] > 0, HOLDS, FAILS)
+        frame.loc[tested, "verdict"] = np.where(np.array(p) > LEVEL, UNDECIDED, words)
+    return frame
 
 
 def ratio_text(effect: float) -> str:
@@ -196,56 +157,108 @@ def ratio_text(effect: float) -> str:
     return f"{number(math.exp(-effect), 2)} times the error"
 
 
-def claims_csv(results: Sequence[ClaimResult]) -> str:
-    """Return all claims as CSV."""
-    header = (
-        "claim", "sentence", "section", "computed", "verdict", "wins", "ties", "losses",
-        "paper_wins", "paper_ties", "paper_losses", "strata", "pairs", "statistic", "p_holm",
-        "p_holm_opposite", "mean_difference", "standardised_effect", "pairs_needed",
-    )  # fmt: skip
-    rows = []
-    for one in results:
-        up = one.up
-        tested = (
-            (up.sets, up.pairs, f"{up.statistic:.6g}", f"{one.p_up:.6g}", f"{one.p_down:.6g}")
-            if up
-            else (0, 0, "", "", "")
-        )
-        effect = f"{one.effect:.6g}" if up else ""
-        standardised = "" if one.standardised is None else f"{one.standardised:.6g}"
-        needed = "" if one.needed is None else one.needed
-        claim = one.claim
-        words = (claim.name, claim.sentence, claim.section, claim.computed, one.verdict)
-        rows.append((*words, *one.ours, *one.paper, *tested, effect, standardised, needed))
-    return _csv(header, rows)
+def tally(wins: int, ties: int, losses: int) -> str:
+    """Write wins of all, with ties and losses."""
+    if wins + ties + losses == 0:
+        return "prints no number"
+    return (
+        f"{wins} of {wins + ties + losses}, {ties} tie{'' if ties == 1 else 's'}, "
+        f"{losses} loss{'' if losses == 1 else 'es'}"
+    )
 
 
-def strata_csv(results: Sequence[StratumResult]) -> str:
-    """Return all strata as CSV."""
+def shown_claims(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return claims as they are read, in Markdown and on the page."""
     rows = [
-        (r.claim, r.stratum, r.n, f"{r.mean:.6g}", "" if r.p_value is None else f"{r.p_value:.6g}",
-         r.verdict)
-        for r in results
-    ]  # fmt: skip
-    return _csv(("claim", "stratum", "n", "mean_difference", "p_holm", "verdict"), rows)
+        {
+            "claim": row.sentence,
+            "section": row.section,
+            "computed": row.computed,
+            "ours": tally(row.wins, row.ties, row.losses) if row.pairs else NOT_RUN,
+            "paper's own numbers": tally(row.paper_wins, row.paper_ties, row.paper_losses),
+            "p (Holm)": significant(row.p_holm, 2) if row.pairs else DASH,
+            "verdict": row.verdict,
+        }
+        for row in frame.itertuples()
+    ]
+    return pd.DataFrame(rows)
 
 
-def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue()
+def counted_claims(results: Results) -> pd.DataFrame:
+    """Judge the claims that are counted, not tested, on every data set that has what they need."""
+    parameters = _ratios(results, "parameters")
+    seconds = _ratios(results, "final_seconds")
+    counts = [
+        {ours.row["parameters"] for name in PARTICLES if (ours := results.get(dataset, name))}
+        for dataset in results.sets
+        if sum(results.get(dataset, name) is not None for name in PARTICLES) > 1
+    ]
+    rows = [
+        (
+            "... the PF-RNN and the RNN have roughly the same number of trainable parameters.",
+            "Experiments",
+            f"every pair within {100 * PARITY:.0f} % at fixed size",
+            [abs(ratio - 1) <= PARITY for ratio in parameters],
+            _range("; PF-RNN / RNN", parameters),
+            "no pair has run",
+        ),
+        (
+            "The number of particles thus does not affect the number of PF-RNN network parameters.",
+            "Particle Filter Recurrent Neural Networks, Overview",
+            "P1 to P30 have the same count on every set",
+            [len(own) == 1 for own in counts],
+            "",
+            "no pair has run",
+        ),
+        (
+            "They aim to learn a better belief representation from the same data, though at a "
+            "greater computational cost.",
+            "Introduction",
+            "the final runs of every PF-RNN take longer than its RNN's, an epoch limit alike, each "
+            "job with a card of its own",
+            [ratio > 1 for ratio in seconds],
+            _range("; seconds, PF-RNN / RNN", seconds),
+            "no pair of jobs that had a card each to themselves",
+        ),
+    ]
+    reduced = results.study.tier in REDUCED_TIERS
+    return pd.DataFrame(
+        [
+            (
+                sentence,
+                section,
+                rule,
+                f"{sum(true)} of {len(true)}{said}" if true else none,
+                NOT_RUN if not true else REDUCED if reduced else HOLDS if all(true) else FAILS,
+            )
+            for sentence, section, rule, true, said, none in rows
+        ],
+        columns=["counted claim", "section", "holds when", "found", "verdict"],
+    )
 
 
-def claims_markdown(results: Sequence[ClaimResult], note: str) -> str:
-    """Return all claims as Markdown."""
-    lines = ["# Claims", "", note, ""]
-    lines.append("| claim | section | computed | ours | paper's own numbers | p (Holm) | verdict |")
-    lines.append("|---|---|---|---|---|---|---|")
-    for one in results:
-        p = significant(one.p_up, 2) if one.up else DASH
-        ours = one.ours.text if one.up else "not run"
-        cells = (one.claim.sentence, one.claim.section, one.claim.computed, ours, one.paper.text)
-        lines.append("| " + " | ".join((*cells, p, one.verdict)) + " |")
-    return "\n".join([*lines, "", "Rules: docs/statistics.md.", ""])
+def _ratios(results: Results, column: str) -> list[float]:
+    """PF-RNN / RNN of a column, where both are known; seconds where a job had a card to itself."""
+    found = []
+    for dataset in results.sets:
+        for pair in PF:
+            mine, theirs = (results.get(dataset, name) for name in pair)
+            if mine is None or theirs is None:
+                continue
+            alone = _alone(results, mine) and _alone(results, theirs)
+            own, other = float(mine.row[column]), float(theirs.row[column])
+            usable = 0 < own < math.inf and 0 < other < math.inf
+            if usable and (alone or column != "final_seconds"):
+                found.append(own / other)
+    return found
+
+
+def _alone(results: Results, ours: Ours) -> bool:
+    """Whether a final is known not to have shared a GPU with another job."""
+    machine = results.evidence.runs.get(ours.row["final_id"], {}).get("machine", {})
+    on_a_gpu = str(machine.get("device", "")).startswith("cuda")
+    return not on_a_gpu or machine.get("jobs_per_card") == 1
+
+
+def _range(what: str, ratios: Sequence[float]) -> str:
+    return f"{what} from {min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""

@@ -1,9 +1,7 @@
-"""Gather the evidence for a report from a tier's results, small enough to commit."""
+"""Gather a tier's results as evidence for a report, small enough to commit."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,101 +10,112 @@ import pandas as pd
 
 from pfrnn.errors import RecordError
 from pfrnn.study.data.maze.maps import load_maze
-from pfrnn.study.evaluate.record import read_rows
-from pfrnn.study.files import canonical_json, read_mapping, write_json, write_text
+from pfrnn.study.data.registry import dataset, dataset_names
+from pfrnn.study.files import read_mapping
 from pfrnn.study.jobfolder import again
 from pfrnn.study.plan import Plan, prepare_again
-from pfrnn.study.report.blocks import finished_blocks, predict, recorded_finals
+from pfrnn.study.recorded import sizes_of
+from pfrnn.study.records import RESULT_COLUMNS
 from pfrnn.study.report.evidence import (
     BEST_SO_FAR,
     EPOCHS_KEPT,
     HISTORY,
+    Evidence,
     Study,
-    empty_results,
-    read_results,
+    numeric,
+    read_table,
+    short,
 )
-from pfrnn.study.report.licensing import licensed
-from pfrnn.study.report.pictures import exact_belief, sequences
-from pfrnn.study.report.samples import belief_sample, series
+from pfrnn.study.report.samples import belief_sample, exact_belief, sequences, series
+from pfrnn.study.workload import seconds, tasks
 
-# The run record's entries that a reader of the report needs; versions are listed once.
+# The run record's entries that a reader of the report doesn't need; the data hold most of them.
 RUN_ENTRIES_LEFT_OUT = ("parameters", "seeds", "selection", "versions")
-# What a prepared card is known by.
-_CARD = ("name", "arrays_digest", "protocol_digest")
-# What is read of a final, besides its record.
 # Belief pictures: of these variants the first that ran, once a maze.
 PICTURED = ("pf_lstm", "pf_gru", "pf_lstm_p30", "pf_lstm_p20")
+Jobs = dict[str, dict[str, Any]]
 
 
-def collect(
-    results: Path, prepared: Path, study: Study, out: Path, plan: Plan | None = None
-) -> None:
-    """Write the evidence folder ``out`` from ``results`` (``results/<tier>``).
+def collect(results: Path, prepared: Path, study: Study, plan: Plan | None = None) -> Evidence:
+    """Gather the evidence of a tier's results.
 
     Args:
         results: holds ``results.csv``, ``final/`` and ``selection/``; may hold none of them.
         prepared: ``data/prepared``, with a folder and a card for each prepared data set.
         study: what the tier set out to run.
-        out: the report's folder.
         plan: the tier's, for the predicted seconds of its jobs; without it there are none.
-    """
-    table = results / "results.csv"
-    frame = read_results(table) if table.is_file() else empty_results()
-    text = table.read_text(encoding="utf-8") if table.is_file() else frame.to_csv(index=False)
-    write_text(out / "results.csv", text)
-    data = out / "data"
-    finals = sorted(set(frame["final_id"]))
-    write_json(data / "study.json", study.recorded())
-    folders = _prepared(prepared, frame, study.datasets, plan)
-    cards = licensed(
-        {name: read_prepared(path / "card.json", plan) for name, path in folders.items()}
-    )
-    pictures = {name: sequences(folder, cards[name]) for name, folder in folders.items()}
-    write_json(data / "cards.json", cards)
-    write_text(data / "sequences.json", canonical_json(pictures) + "\n")
-    write_json(data / "runs.json", {final: _run(results / final) for final in finals})
-    write_json(data / "choices.json", {final: _choice(results, final) for final in finals})
-    write_text(data / "histories.csv", _histories(results, finals).to_csv(index=False))
-    write_json(data / "series.json", {final: series(results / final) for final in finals})
-    write_text(data / "beliefs.json", canonical_json(_beliefs(results, frame, folders)) + "\n")
-    jobs = finished_blocks(results) | recorded_finals(csv.DictReader(text.splitlines()))
-    write_json(data / "blocks.json", predict(jobs, plan, cards) if plan else jobs)
-
-
-def read_prepared(path: Path, plan: Plan | None = None) -> dict[str, Any]:
-    """Read the card of prepared arrays.
-
-    Args:
-        path: the card.
-        plan: the tier's, for the command in a message.
 
     Raises:
-        RecordError: it is damaged.
+        RecordError: a file is damaged, or results are of data that no card here describes.
     """
-    cure = prepare_again(path.parent, plan)
-    card = read_mapping(path, cure)
-    if lacking := [name for name in _CARD if name not in card]:
-        raise RecordError(f"{path}: expected a card, {', '.join(lacking)} missing; {cure}")
+    table = results / "results.csv"
+    frame = (
+        read_table(table, RESULT_COLUMNS)
+        if table.is_file()
+        else pd.DataFrame(columns=RESULT_COLUMNS)
+    )
+    finals = sorted(set(frame["final_id"]))
+    folders = _prepared(prepared, frame, study, plan)
+    cards = {name: _card(path, plan) for name, path in folders.items()}
+    beliefs = {}
+    for final in pictured(frame):
+        name = final.split("/")[1]
+        if sample := belief_sample(results / final):
+            exact = exact_belief(folders[name], sample["index"]) if name in folders else {}
+            beliefs[final] = sample | exact | {"map": load_maze(name).grid.tolist()}
+    jobs = _blocks(results) | finals_of(frame)
+    return Evidence(
+        study=study,
+        results=frame,
+        histories=_histories(results, finals),
+        cards=cards,
+        runs={final: _run(results / final) for final in finals},
+        choices={final: _choice(results, final) for final in finals},
+        series={final: series(results / final) for final in finals},
+        beliefs=beliefs,
+        sequences={name: sequences(folder, cards[name]) for name, folder in folders.items()},
+        blocks=predict(jobs, plan, cards) if plan else jobs,
+    )
+
+
+def _card(folder: Path, plan: Plan | None) -> dict[str, Any]:
+    """Read a prepared card, with the licence that the registry has now."""
+    card = read_mapping(folder / "card.json", prepare_again(folder, plan))
+    if card["name"] in dataset_names():
+        now = dataset(card["name"]).card
+        card |= {"licence": now.licence, "redistributable": now.redistributable}
     return card
 
 
 def _prepared(
-    prepared: Path, frame: pd.DataFrame, datasets: Iterable[str], plan: Plan | None
+    prepared: Path, frame: pd.DataFrame, study: Study, plan: Plan | None
 ) -> dict[str, Path]:
     """The folder of each data set; of several protocols, the one that the results name."""
-    digests, wanted = set(frame["data_digest"]), set(datasets) | set(frame["dataset"])
+    used = dict(zip(frame["dataset"], frame["data_digest"], strict=True))
     found: dict[str, Path] = {}
     for path in sorted(prepared.glob("*/card.json")):
-        card = read_prepared(path, plan)
-        named = digests_of(card) & digests
-        if card["name"] in wanted and (named or card["name"] not in found):
-            found[card["name"]] = path.parent
+        card = read_mapping(path, prepare_again(path.parent, plan))
+        name = card["name"]
+        fits = used.get(name) in (card["arrays_digest"], card["protocol_digest"])
+        if fits or (name in study.datasets and name not in used):
+            found[name] = path.parent
     return found
 
 
-def digests_of(card: Mapping[str, Any]) -> set[str]:
-    """The digests that results may name a card's data by."""
-    return {str(card["arrays_digest"]), str(card["protocol_digest"])}
+def check_cards(evidence: Evidence, plan: Plan) -> None:
+    """Raise RecordError where results are of data that no card describes, or of two versions."""
+    for name, digests in evidence.results.groupby("dataset")["data_digest"]:
+        digest, card = digests.iloc[0], evidence.cards.get(str(name), {})
+        if digests.nunique() > 1 or digest not in (
+            card.get("arrays_digest"),
+            card.get("protocol_digest"),
+        ):
+            came = " and ".join(one[:12] for one in digests.unique())
+            raise RecordError(
+                f"results of {name} are of data {came}, but there is no card of (all of) it; put "
+                f"the raw files of one version here, run `pfrnn prepare {name} {plan.options}` and "
+                f"the set's jobs again, or give up recorded results by --drop {name}"
+            )
 
 
 def _run(final: Path) -> dict[str, Any]:
@@ -115,81 +124,95 @@ def _run(final: Path) -> dict[str, Any]:
         return {}
     run = read_mapping(path, again(final))
     kept = {key: value for key, value in run.items() if key not in RUN_ENTRIES_LEFT_OUT}
-    members = final / "members.csv"
-    if members.is_file():
-        status = _table(final, "members.csv", ("status",))["status"]
+    if (final / "members.csv").is_file():
+        status = read_table(final / "members.csv", ("status",))["status"]
         kept["repetitions"] = len(status)
         kept["diverged"] = int((status == "diverged").sum())
     return kept
 
 
 def _choice(results: Path, final: str) -> dict[str, Any]:
-    path = results / final.replace("final/", "selection/", 1)
-    path = path.with_name(path.name + ".json")
-    name = path.relative_to(results).as_posix()
-    cure = f"run `pfrnn select {name}` again, with the run's --tier and --params"
-    return read_mapping(path, cure) if path.is_file() else {}
+    path = results / (final.replace("final/", "selection/", 1) + ".json")
+    return read_mapping(path, "run `pfrnn select` again") if path.is_file() else {}
 
 
-def _histories(results: Path, finals: Iterable[str]) -> pd.DataFrame:
+def _histories(results: Path, finals: list[str]) -> pd.DataFrame:
+    """Thin the histories: the first and last epoch of each run, and an even share between."""
     parts = []
     for final in finals:
-        path = results / final / "history.csv"
-        if path.is_file():
-            history = _table(results / final, "history.csv", ("member", "epoch"))
+        if (results / final / "history.csv").is_file():
+            history = numeric(read_table(results / final / "history.csv", HISTORY[1:]))
+            history[["member", "epoch"]] = history[["member", "epoch"]].astype(int)
             history.insert(0, "final_id", final)
-            history[BEST_SO_FAR] = history.groupby("member", sort=True)["val_score"].cummin()
-            kept = [name for name in (*HISTORY, BEST_SO_FAR) if name in history.columns]
-            parts.append(
-                history[kept].groupby("member", sort=True, group_keys=False)[kept].apply(_thin)
-            )
+            by_run = history.groupby("member", sort=True)
+            history[BEST_SO_FAR] = by_run["val_score"].cummin()
+            kept = np.concatenate([_thinned(rows) for rows in by_run.indices.values()])
+            parts.append(history[[*HISTORY, BEST_SO_FAR]].iloc[kept])
     if not parts:
         return pd.DataFrame(columns=[*HISTORY, BEST_SO_FAR])
-    return pd.concat(parts, ignore_index=True).map(_short)
+    return pd.concat(parts, ignore_index=True).map(short)
 
 
-def _table(final: Path, name: str, columns: Iterable[str]) -> pd.DataFrame:
-    """Read a final's table after it was found to be whole."""
-    read_rows(final, name, columns)
-    return pd.read_csv(final / name)
+def _thinned(rows: np.ndarray) -> np.ndarray:
+    if len(rows) <= EPOCHS_KEPT:
+        return rows
+    return rows[np.unique(np.linspace(0, len(rows) - 1, EPOCHS_KEPT).round().astype(int))]
 
 
-def _thin(history: pd.DataFrame) -> pd.DataFrame:
-    """Keep the first and last epoch and an even share between."""
-    if len(history) <= EPOCHS_KEPT:
-        return history
-    return history.iloc[
-        np.unique(np.linspace(0, len(history) - 1, EPOCHS_KEPT).round().astype(int))
-    ]
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) and np.isfinite(value) else value
-
-
-def _beliefs(results: Path, frame: pd.DataFrame, folders: dict[str, Path]) -> dict[str, Any]:
-    beliefs = {}
-    for final in _pictured(frame):
-        sample = belief_sample(results / final)
-        if sample:
-            name = str(frame[frame["final_id"] == final]["dataset"].iloc[0])
-            exact = exact_belief(folders[name], sample["index"]) if name in folders else {}
-            beliefs[final] = sample | exact | {"map": load_maze(name).grid.tolist()}
-    return beliefs
-
-
-def _pictured(frame: pd.DataFrame) -> list[str]:
-    rows = frame[frame["dataset"].str.startswith("maze")]
-    return pictured(zip(rows["dataset"], rows["variant"], rows["final_id"], strict=True))
-
-
-def pictured(rows: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Return the final that is pictured of each maze, from (data set, variant, final's id)."""
-    finals: dict[str, dict[str, set[str]]] = {}
-    for dataset, variant, final in rows:
-        finals.setdefault(dataset, {}).setdefault(variant, set()).add(final)
+def pictured(frame: pd.DataFrame) -> list[str]:
+    """Return the final that is pictured of each maze."""
     chosen = []
-    for _, ran in sorted(finals.items()):
-        # "fixed" sorts after "best": the fixed size first.
-        chosen += [max(ran[name]) for name in PICTURED if name in ran][:1]
+    mazes = frame[frame["dataset"].str.startswith("maze")]
+    for _, rows in mazes.groupby("dataset"):
+        ran = rows.groupby("variant")["final_id"].max()  # "fixed" sorts after "best"
+        chosen += [ran[name] for name in PICTURED if name in ran][:1]
     return chosen
+
+
+def finals_of(frame: pd.DataFrame) -> Jobs:
+    """Return the finals in the rows of a results file, as ``blocks.json`` has them."""
+    return {
+        row.final_id: {
+            "data_digest": row.data_digest,
+            "commit": row.commit,
+            "device": row.device,
+            "wall_seconds": float(row.final_seconds) if row.final_seconds else None,
+            "predicted_seconds": None,
+        }
+        for row in frame.drop_duplicates("final_id").itertuples()
+    }
+
+
+def _blocks(results: Path) -> Jobs:
+    """Return the finished search blocks below ``results/<tier>``."""
+    found: Jobs = {}
+    for path in sorted(results.glob("search/*/*/*/run.json")):
+        run = read_mapping(path, again(path.parent))
+        job = {
+            "data_digest": str(run["data_digest"]),
+            "commit": str(run["commit"]),
+            "device": str(run["machine"]["device_name"]),
+            "wall_seconds": float(run["wall_seconds"]),
+            "predicted_seconds": None,
+        }
+        found[path.parent.relative_to(results).as_posix()] = job | (
+            {"dirty": True} if run.get("dirty") else {}
+        )
+    return found
+
+
+def predict(jobs: Jobs, plan: Plan, cards: dict[str, dict[str, Any]]) -> Jobs:
+    """Return the jobs with the predicted seconds of those that have none yet.
+
+    They follow from the sizes of the prepared data: a set without a card has no prediction.
+    """
+    cells = tuple(cell for cell in plan.cells if cell.dataset in cards)
+    sizes = {cell.dataset: sizes_of(cards[cell.dataset]) for cell in cells}
+    found = dict(jobs)
+    for task in tasks(plan._replace(cells=cells), sizes):
+        job = jobs.get(task.id)
+        if job is not None and job["predicted_seconds"] is None:
+            config = plan.config_of(task.dataset, task.model)
+            expected = round(seconds(config, task, sizes[task.dataset]), 1)
+            found[task.id] = job | {"predicted_seconds": expected}
+    return found

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from pfrnn.study.report.cells import Lookup
-from pfrnn.study.report.claim_parts import claim_tiles, claims_part, parity_part
-from pfrnn.study.report.claims import judge_claims, judge_strata
-from pfrnn.study.report.collect import collect
-from pfrnn.study.report.counted_claims import counted_claims
-from pfrnn.study.report.data_part import data_part
-from pfrnn.study.report.evidence import Evidence, Study, read_evidence
-from pfrnn.study.report.fidelity_table import fidelity_part
-from pfrnn.study.report.figures.belief import belief_panels
-from pfrnn.study.report.figures.calibration import calibration
-from pfrnn.study.report.figures.cost import cost_against_quality
-from pfrnn.study.report.figures.learning import learning_curves
-from pfrnn.study.report.figures.localization import localization_points
-from pfrnn.study.report.figures.over_time import error_over_time, ess_over_time
-from pfrnn.study.report.figures.particles import particles_against_error
-from pfrnn.study.report.figures.scatter import scatter_plots
-from pfrnn.study.report.figures.sequences import sequence_pictures
-from pfrnn.study.report.figures.style import Drawing, close
-from pfrnn.study.report.front import write_readme_block
-from pfrnn.study.report.further import further_matrices, own_matrices
-from pfrnn.study.report.gaps import deviations_part, unknown_part
-from pfrnn.study.report.localization import localization_matrix
-from pfrnn.study.report.matrices import Records, paper_matrix
-from pfrnn.study.report.outputs import write_claims, write_figures, write_tables
-from pfrnn.study.report.page import figure_view, write_page
-from pfrnn.study.report.player import belief_player
-from pfrnn.study.report.publish import Slices, gather
-from pfrnn.study.report.sections import controls_part, missing_part, runs_part, units_part
-from pfrnn.study.report.summary_table import all_cells
-from pfrnn.study.report.views import Part
+import matplotlib
+import matplotlib.pyplot as plt
+
+from pfrnn.errors import ConfigError, RecordError
+from pfrnn.study.files import write_json, write_text
+from pfrnn.study.plan import Plan
+from pfrnn.study.recorded import tier_recorded
+from pfrnn.study.report import sections
+from pfrnn.study.report.cells import all_cells
+from pfrnn.study.report.claims import counted_claims, judge_claims, shown_claims
+from pfrnn.study.report.collect import check_cards, collect
+from pfrnn.study.report.evidence import Evidence, Study, read_evidence, write_evidence
+from pfrnn.study.report.fidelity import TITLE, fidelity_frame, fidelity_sentences, shown_fidelity
+from pfrnn.study.report.figures import belief, points, sequences
+from pfrnn.study.report.figures.lines import line_figures
+from pfrnn.study.report.figures.style import Drawing, save
+from pfrnn.study.report.merge import merge
+from pfrnn.study.report.page import write_page
+from pfrnn.study.report.results import Results
+from pfrnn.study.report.sections import Part, Table
+from pfrnn.study.report.summary import summary
+from pfrnn.study.report.tables import latex, markdown, tier_note, write_csv, write_tables
+
+DIGESTS = "digests.json"
+
+
+class Slices(NamedTuple):
+    """What a publication goes on from.
+
+    Attributes:
+        plan: the tier's whole plan.
+        recorded: folder whose evidence is merged with the results; None: no merge.
+        drop: SET or SET/VARIANT whose recorded results are given up.
+    """
+
+    plan: Plan
+    recorded: Path | None = None
+    drop: tuple[str, ...] = ()
 
 
 def write_report(
@@ -58,89 +68,139 @@ def write_report(
         say: is given what was kept, dropped or replaced, line by line.
     """
     if (results / "data" / "study.json").is_file():
-        return render(results, out)
+        return render(read_evidence(results), out)
     if slices is None:
-        collect(results, prepared, study, out)
+        evidence, said = collect(results, prepared, study), []
     else:
-        for line in gather(results, prepared, study, out, slices):
-            say(line)
-    return render(out, out)
+        evidence, said = gather(results, prepared, study, slices)
+    for line in said:
+        say(line)
+    write_evidence(evidence, out)
+    return render(read_evidence(out), out)
 
 
-def render(evidence_folder: Path, out: Path) -> Path:
-    """Render every table, figure and the page from an evidence folder; return the page's path."""
-    evidence = read_evidence(evidence_folder)
-    lookup = Lookup(evidence)
+def gather(
+    results: Path, prepared: Path, study: Study, slices: Slices
+) -> tuple[Evidence, list[str]]:
+    """Return the evidence of the results and of what is recorded, and what was done, in words.
+
+    Evidence of the same tier is merged; another tier's is replaced.
+
+    Raises:
+        RecordError: there is nothing to replace another tier's evidence with, or results are of
+            two versions of a data set, or of one without a card.
+    """
+    evidence, said = collect(results, prepared, study, slices.plan), []
+    tier = tier_recorded(slices.recorded) if slices.recorded else None
+    if slices.recorded and tier == study.tier:
+        return merge(read_evidence(slices.recorded), evidence, slices.plan, slices.drop)
+    if slices.drop:
+        raise ConfigError(
+            f"--drop {slices.drop[0]}: there is no evidence of tier {study.tier} to drop it from; "
+            "name its folder (--out or --recorded)"
+        )
+    if tier is not None:
+        if evidence.results.empty:
+            raise RecordError(
+                f"{results}: no results of tier {study.tier} to replace tier {tier}'s evidence in "
+                f"{slices.recorded}; run the tier, or name another folder (--out)"
+            )
+        said.append(f"replaced: {slices.recorded} held the evidence of tier {tier}")
+    check_cards(evidence, slices.plan)
+    return evidence, said
+
+
+def render(evidence: Evidence, out: Path) -> Path:
+    """Render every table, figure and the page from evidence; return the page's path."""
+    results = Results(evidence)
     tier = evidence.study.tier
-    cells = all_cells(lookup)
-    claims = judge_claims(lookup)
-    strata = judge_strata(claims, tier)
-    counted = counted_claims(lookup)
-    records = Records(lookup)
-    matrices = [paper_matrix(cells, lookup, records, table) for table in (1, 2)]
-    matrices.append(localization_matrix(cells, lookup, records))
-    matrices += [paper_matrix(cells, lookup, records, table) for table in (3, 4, 5)]
-    matrices += own_matrices(lookup, records)
-    matrices += further_matrices(lookup, records)
-    figures = draw(evidence, lookup)
-    pictures = sequence_pictures(evidence)
-    fidelity = fidelity_part(lookup)
+    cells = all_cells(results)
+    claims, strata = judge_claims(results)
+    drawings = draw(results)
+    write_tables(cells, tier, out / "tables")
+    write_csv(claims.drop(columns=["table", "named", "sets"]), out / "tables" / "claims.csv", 6)
+    write_csv(strata, out / "tables" / "claim_sets.csv", 6)
+    if len(cost := sections.cost_frame(results)):
+        write_csv(cost, out / "tables" / "cost.csv")
+    text = f"# Claims\n\n{tier_note(tier)}\n\n{markdown(shown_claims(claims))}\n"
+    text += "Rules: docs/statistics.md.\n\n" + markdown(counted_claims(results))
+    write_text(out / "claims.md", text)
+    flat = [drawing for several in drawings.values() for drawing in several]
+    write_figures(flat, out / "figures")
+    drawn = [drawing.name for drawing in flat if drawing.figure is not None]
+    shown = next((n for n in drawn if n.startswith(("localization", "scatter", "learn"))), "")
+    write_text(out / "summary.md", summary(cells, claims, results, shown))
     parts = [
-        claims_part(claims, strata, counted, lookup),
-        *([fidelity] if fidelity else []),
-        controls_part(lookup),
-        *(figure_part(title, drawings, evidence) for title, drawings in figures.items()),
-        units_part(lookup),
-        parity_part(lookup),
-        deviations_part(),
-        unknown_part(),
-        missing_part(lookup),
-        data_part(lookup, pictures),
-        runs_part(lookup),
+        sections.claims_part(claims, strata, results),
+        *_fidelity(results, out / "tables"),
+        sections.controls_part(results),
+        *(figure_part(title, own) for title, own in drawings.items() if title != "Data"),
+        sections.units_part(results),
+        sections.parity_part(results),
+        *sections.gaps_parts(),
+        sections.missing_part(results),
+        sections.data_part(results, drawings["Data"]),
+        sections.runs_part(results),
     ]
-    drawings = [one for several in figures.values() for one in several] + pictures
-    write_tables(cells, lookup, out / "tables")
-    write_claims(claims, strata, counted, tier, out)
-    write_figures(drawings, out / "figures")
-    write_readme_block(cells, claims, lookup, drawings, out)
-    tiles = claim_tiles(claims, tier)
-    write_page(out / "index.html", cells, lookup, matrices, parts, records.records, tiles)
-    for drawing in drawings:
-        close(drawing)
+    write_page(out / "index.html", cells, claims, results, parts)
+    plt.close("all")
     return out / "index.html"
 
 
-def draw(evidence: Evidence, lookup: Lookup) -> dict[str, list[Drawing]]:
+def draw(results: Results) -> dict[str, list[Drawing]]:
     """Draw all figures, by the section that shows them."""
+    lines = line_figures(results)
     return {
-        "Localisation": [localization_points(lookup), *error_over_time(evidence)],
-        "Learning curves": learning_curves(evidence),
-        "Belief in the maze": belief_panels(evidence),
-        "Particles": [
-            *ess_over_time(evidence),
-            particles_against_error(lookup),
-            *calibration(evidence),
-        ],
-        "Bayesian RNNs and ensembles": scatter_plots(lookup),
-        "Cost": cost_against_quality(lookup),
+        "Localisation": [points.localization(results), lines["error"]],
+        "Learning curves": [lines["learning"]],
+        "Belief in the maze": belief.belief_panels(results),
+        "Particles": [lines["ess"], points.particles(results), lines["calibration"]],
+        "Bayesian RNNs and ensembles": points.scatter(results),
+        "Cost": [points.cost(results)],
+        "Data": sequences.sequence_pictures(results),
     }
 
 
-_NOTHING = {
-    "Learning curves": "No final of the four main models has left a history yet; those of the "
-    "other variants stand in their history.csv.",
-    "Belief in the maze": "No particle filter has run on a maze yet.",
-}
-_PLAYER = (
-    "Step by step: true pose (blue), predicted pose (red), poses predicted by the particles (green)"
-    " and, as a violet circle where it is known, the mean of the exact posterior."
-)
-
-
-def figure_part(title: str, drawings: list[Drawing], evidence: Evidence) -> Part:
+def figure_part(title: str, drawings: Sequence[Drawing]) -> Part:
     """Return a section of figures."""
     anchor = "figures-" + title.lower().replace(" ", "-")
-    player = belief_player(evidence) if title == "Belief in the maze" else None
-    paragraphs = (_PLAYER,) if player else () if drawings else (_NOTHING[title],)
-    shown = f"{title}: figures" if title in ("Localisation", "Particles", "Cost") else title
-    return Part(anchor, shown, paragraphs, (), tuple(map(figure_view, drawings)), player)
+    said = () if drawings else ("No particle filter has run on a maze yet.",)
+    return Part(anchor, f"{title}: figures", said, (), drawings)
+
+
+def _fidelity(results: Results, folder: Path) -> list[Part]:
+    """Write the fidelity's table where a row of it has run; return its section."""
+    frame = fidelity_frame(results)
+    if frame.empty:
+        return []
+    said, shown = fidelity_sentences(frame, results), shown_fidelity(frame)
+    note = f"{tier_note(results.study.tier)} PF-LSTM from the paper's text to the authors' release."
+    write_csv(frame, folder / "fidelity.csv")
+    text = "\n\n".join([f"# {TITLE}", note, *said, markdown(shown)])
+    write_text(folder / "fidelity.md", text)
+    # Without the columns on all steps, which don't fit a page.
+    narrow = shown.drop(columns=["switch moved", *(c for c in shown if "all steps" in c)])
+    write_text(folder / "fidelity.tex", latex(narrow, f"{TITLE}. {note}", "fidelity"))
+    tables = [
+        Table(f"{name}: one switch at a time.", shown[(frame["dataset"] == name).to_numpy()])
+        for name in dict.fromkeys(frame["dataset"])
+    ]
+    return [Part("fidelity", TITLE, said, tables)]
+
+
+def renderer() -> dict[str, str]:
+    """What a figure's bytes depend on besides its numbers."""
+    system = f"{platform.system()} {platform.machine()}"
+    return {"matplotlib": matplotlib.__version__, "system": system}
+
+
+def write_figures(drawings: Sequence[Drawing], folder: Path) -> None:
+    """Write each figure as PDF and PNG, and the digests of their numbers; remove all others."""
+    drawn = {one.name: one for one in drawings if one.figure is not None}
+    for path in [*folder.glob("*.pdf"), *folder.glob("*.png")]:
+        if path.stem not in drawn:
+            path.unlink()
+    for drawing in drawn.values():
+        save(drawing, folder)
+    digests = {name: drawing.digest for name, drawing in drawn.items()}
+    write_json(folder / DIGESTS, {"renderer": renderer(), "figures": digests})

@@ -1,4 +1,4 @@
-"""Small summaries of a final's arrays for the figures: series over time and belief samples."""
+"""Small pieces of a final's and a data set's arrays, for figures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pfrnn.errors import RecordError
+from pfrnn.study.data.maze.maps import load_maze
 
 TRAJECTORIES_KEPT = 3
+SHOWN = 3  # test sequences a data set
+FEATURES = 4  # input columns of a sensor sequence
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -44,7 +47,7 @@ def series(final: Path) -> dict[str, Any]:
         weights = _weights(belief["log_weights"])
         ess = 1.0 / np.square(weights).sum(-1) / weights.shape[-1]
         found["ess"] = _masked_mean(ess, belief["mask"])
-        found["spread"] = _masked_mean(_spread(belief), belief["mask"])
+        found["spread"] = _masked_mean(spread_of(belief["particles"], weights), belief["mask"])
         found["calibration"] = _calibration(belief)
         found["beliefs"] = len(belief["truth"])
     return found
@@ -52,8 +55,7 @@ def series(final: Path) -> dict[str, Any]:
 
 def _error(predictions: Arrays) -> list[float]:
     """Squared error for each step: mean over runs, sequences and the first two coordinates."""
-    coordinates = min(2, predictions["truth"].shape[-1])
-    error = predictions["prediction"][..., :coordinates] - predictions["truth"][..., :coordinates]
+    error = predictions["prediction"][..., :2] - predictions["truth"][..., :2]
     return _masked_mean(np.square(error).mean((0, -1)), predictions["mask"])
 
 
@@ -61,13 +63,12 @@ def _masked_mean(values: npt.NDArray[Any], mask: npt.NDArray[Any]) -> list[float
     """Mean over sequences at each step (n, T) -> T; steps that no sequence reaches are left out."""
     count = mask.sum(0)
     total = np.where(mask, values, 0.0).sum(0)
-    return _rounded(total[count > 0] / count[count > 0], 6)
+    return [round(float(x), 6) for x in total[count > 0] / count[count > 0]]
 
 
-def _weights(log_weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _weights(log_weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
     weights = np.exp(log_weights - log_weights.max(-1, keepdims=True)).astype(np.float64)
-    normalised: npt.NDArray[np.float64] = weights / weights.sum(-1, keepdims=True)
-    return normalised
+    return weights / weights.sum(-1, keepdims=True)
 
 
 def _calibration(belief: Arrays) -> list[float]:
@@ -75,24 +76,19 @@ def _calibration(belief: Arrays) -> list[float]:
 
     The weighted quantile of the truth among a step's particles is uniform for a calibrated belief.
     """
-    coordinates = min(2, belief["truth"].shape[-1])
-    truth = belief["truth"][:, :, None, :coordinates]
-    particles = belief["particles"][..., :coordinates]
+    truth, particles = belief["truth"][:, :, None, :2], belief["particles"][..., :2]
     weights = _weights(belief["log_weights"])[..., None]
     below = (weights * (particles < truth)).sum(2)
     tied = (weights * (particles == truth)).sum(2)
-    rank = below + 0.5 * tied
-    distance = np.abs(rank - 0.5)[belief["mask"]]
+    distance = np.abs(below + 0.5 * tied - 0.5)[belief["mask"]]
     return [round(float(np.mean(distance <= level / 2)), 5) for level in LEVELS]
 
 
-def _spread(belief: Arrays) -> npt.NDArray[Any]:
-    """Root mean square distance of the particles from their mean, for each step."""
-    coordinates = min(2, belief["truth"].shape[-1])
-    particles = belief["particles"][..., :coordinates]
-    weights = _weights(belief["log_weights"])[..., None]
-    mean = (weights * particles).sum(2, keepdims=True)
-    spread: npt.NDArray[Any] = np.sqrt((weights * np.square(particles - mean)).sum((2, 3)))
+def spread_of(particles: npt.NDArray[Any], weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Root mean square distance of particles (..., K, C) from their mean, by weight (..., K)."""
+    places, weights = particles[..., :2], weights[..., None]
+    mean = (weights * places).sum(-2, keepdims=True)
+    spread: npt.NDArray[Any] = np.sqrt((weights * np.square(places - mean)).sum((-2, -1)))
     return spread
 
 
@@ -116,5 +112,71 @@ def nested(values: npt.NDArray[Any], digits: int = 3) -> Any:
     return np.round(np.asarray(values, dtype=np.float64), digits).tolist()
 
 
-def _rounded(values: npt.NDArray[Any], digits: int) -> list[float]:
-    return [round(float(value), digits) for value in values]
+def sequences(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
+    """Return a few test sequences of prepared data; empty where the arrays are not there.
+
+    Regression and localisation: ``lines``, the target in its unit; of a set that may not be passed
+    on, its difference from the first step. Classification: ``lines``, the first input columns as
+    the network sees them, one sequence a class; text: ``tokens``.
+    """
+    split = read_arrays(folder / "arrays.npz", "test/x", "test/y", "test/length", "test/mask")
+    if len(split) < 4 or not len(split["test/length"]):
+        return {}
+    if card["task"] == "classification":
+        return _classes(split, card)
+    chosen = _evenly(len(split["test/length"]))
+    values = split["test/y"][chosen] * np.asarray(card["target_std"]) + card["target_mean"]
+    hidden = not card["redistributable"]
+    if hidden:
+        values = values - values[:, :1]  # a committed report must not hold such a set's values
+    lines = [
+        [row if seen else [None] * len(row) for row, seen in zip(one, mask, strict=True)][:length]
+        for one, mask, length in zip(
+            nested(values[..., :2], 4),
+            split["test/mask"][chosen],
+            split["test/length"][chosen].astype(int),
+            strict=True,
+        )
+    ]
+    found = {"kind": card["task"], "lines": lines, "titles": [f"test sequence {n}" for n in chosen]}
+    if card["task"] == "localization":
+        return found | {"map": load_maze(str(card["name"])).grid.tolist()}
+    return found | {"differences": hidden}
+
+
+def _evenly(count: int) -> list[int]:
+    return np.unique(np.linspace(0, count - 1, SHOWN).round().astype(int)).tolist()
+
+
+def _classes(split: Arrays, card: dict[str, Any]) -> dict[str, Any]:
+    """The first sequence of each of a few classes, spread over their list."""
+    labels, names = split["test/y"], card["classes"]
+    present = np.unique(labels)
+    chosen = [int(np.flatnonzero(labels == present[n])[0]) for n in _evenly(len(present))]
+    cut = [split["test/x"][n][: int(split["test/length"][n])] for n in chosen]
+    titles = [str(names[int(labels[n])]) for n in chosen]
+    if card["vocabulary"]:
+        return {"kind": "text", "tokens": [x.tolist() for x in cut], "titles": titles}
+    features = list(card["features"])[:FEATURES]
+    lines = [nested(x[:, : len(features)], 4) for x in cut]
+    return {"kind": "sensors", "lines": lines, "titles": titles, "features": features}
+
+
+def exact_belief(folder: Path, index: list[int]) -> dict[str, Any]:
+    """Return the exact posterior's mean, and draws where kept, of test sequences ``index``.
+
+    Lists with an entry a sequence; None where the posterior was not computed for it.
+    """
+    names = ("test/rows", "extra/exact_rows", "extra/exact_mean", "extra/exact_samples")
+    found = read_arrays(folder / "arrays.npz", *names)
+    if not set(names[:3]) <= found.keys():
+        return {}
+    at = {int(row): place for place, row in enumerate(found["extra/exact_rows"])}
+    places = [at.get(int(found["test/rows"][n, 0])) for n in index]
+    samples = found.get("extra/exact_samples", np.empty((0,)))
+    return {
+        "exact_mean": [None if p is None else nested(found["extra/exact_mean"][p]) for p in places],
+        "exact_samples": [
+            None if p is None or p >= len(samples) else nested(samples[p], 2) for p in places
+        ],
+    }

@@ -1,115 +1,89 @@
-"""The top of the page: what ran, what it means, and how to read it."""
+"""``summary.md``: what the README shows of a report, with date and commit of the runs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from typing import Any
 
-from pfrnn.study.report.cells import Cell, Lookup
-from pfrnn.study.report.evidence import DIRTY, EXPLAINED_DIRTY, Evidence, Study
-from pfrnn.study.report.matrices import KINDS, tier_note
-from pfrnn.study.report.numbers import SYMBOLS
-from pfrnn.study.report.verdicts import (
-    BETTER,
-    CONSISTENT,
-    DIRECTION,
-    NOISY,
-    NOT_COMPARABLE,
-    NOT_RUN,
-    REDUCED_TIERS,
-    WORSE,
-)
-from pfrnn.study.report.views import Tile
+import pandas as pd
 
-MEANINGS = {
-    CONSISTENT: "the paper's number lies in the prediction interval for one further run, and that "
-    "interval is narrow (at most a factor 1.5, or 3 points)",
-    BETTER: "ours is better: the paper's number lies outside the interval, on its worse side",
-    WORSE: "ours is worse: the paper's number lies outside the interval, on its better side",
-    NOISY: "the paper's number lies in the interval, but the interval is too wide to mean much",
-    DIRECTION: "values can't be compared; whether two methods stand in the paper's order can",
-    NOT_COMPARABLE: "with the reason, e.g. a reduced tier or one repetition",
-    NOT_RUN: "no result, with the reason",
-}
+from pfrnn.study.report.claims import shown_claims
+from pfrnn.study.report.figures.style import label
+from pfrnn.study.report.results import Results
+from pfrnn.study.report.sections import joined
+from pfrnn.study.report.tables import labelled, markdown, texts_of, tier_note
+from pfrnn.study.report.units import reading_of
+from pfrnn.study.report.verdicts import NOT_RUN, REDUCED_TIERS, REFERENCE, SIGNS
+
+MAIN = ("lstm", "pf_lstm", "gru", "pf_gru")
 
 
-class Legend(tuple[str, str, str, str]):
-    """Symbol, word, kind and meaning of a verdict."""
-
-    __slots__ = ()
-    symbol = property(lambda self: self[0])
-    word = property(lambda self: self[1])
-    kind = property(lambda self: self[2])
-    meaning = property(lambda self: self[3])
+def ran_sentence(cells: pd.DataFrame, results: Results) -> str:
+    """Say how many of the printed numbers have one of ours."""
+    fillable = cells[cells["table"].isin(list("12345")) & ~cells["control"]]
+    fillable = fillable[fillable["variant"] != ""]
+    ran = int((fillable["n"] > 0).sum())
+    return f"{ran} of the paper's {len(fillable)} numbers have one of ours."
 
 
-def legend() -> list[Legend]:
-    """Return the verdicts with their meaning."""
-    return [Legend((SYMBOLS[w], w, KINDS[w], meaning)) for w, meaning in MEANINGS.items()]
-
-
-def banner(tier: str) -> str:
-    """Return the warning of a reduced tier; empty otherwise."""
+def summary(cells: pd.DataFrame, claims: pd.DataFrame, results: Results, figure: str) -> str:
+    """Return the summary as Markdown; ``figure`` is the image that it shows."""
+    tier = results.study.tier
+    parts = [f"{tier_note(tier)} {ran_sentence(cells, results)}\n", _main_table(cells, results)]
     if tier not in REDUCED_TIERS:
-        return ""
-    return (
-        f"{tier_note(tier)} Sizes, grid, epochs or data are cut down so that it ends soon; its "
-        "numbers show that the line from raw data to report works, and no verdict is given."
-    )
-
-
-def tiles(cells: Sequence[Cell], lookup: Lookup) -> list[Tile]:
-    """Return the summary's numbers: cells run, verdicts, missing sets."""
-    fillable = [cell for cell in cells if cell.number.variant is not None]
-    ran = [cell for cell in fillable if cell.ours is not None]
-    verdicts = Counter(cell.verdict.word for cell in ran)
-    found = [Tile(f"{len(ran)} of {len(fillable)}", "of the paper's numbers have one of ours")]
-    if lookup.evidence.study.tier not in REDUCED_TIERS:
-        found += [
-            Tile(str(verdicts[word]), word)
-            for word in (CONSISTENT, BETTER, WORSE, NOISY, DIRECTION, NOT_COMPARABLE)
+        printed = cells[cells["table"].isin(list("12345")) & ~cells["control"]]
+        counts = printed["verdict"].value_counts()
+        rows = [
+            (f"{SIGNS[word][0]} {word}", str(counts.get(word, 0)))
+            for word in SIGNS
+            if word != REFERENCE
         ]
-    results = lookup.evidence.results
-    found.append(Tile(str(results["final_id"].nunique()), "settings retrained and tested"))
-    found.append(Tile(str(len(lookup.evidence.study.missing)), "data sets missing"))
-    return found
+        parts.append(markdown(labelled(rows, "verdict on a printed number", "cells")))
+        words = shown_claims(claims)["verdict"].str.partition(" (")[0].value_counts().sort_index()
+        rows = [(str(word), str(number)) for word, number in words.items()]
+        parts.append(markdown(labelled(rows, "the paper's claims", "number")))
+    parts.append(provenance(results, 12) + "\n")
+    if figure:
+        parts.append(f"![{figure}](figures/{figure}.png)\n")
+    return "\n".join(parts)
 
 
-def sentences(cells: Sequence[Cell], lookup: Lookup) -> list[str]:
-    """Say in words what ran and what is missing."""
-    study, results = lookup.evidence.study, lookup.evidence.results
-    if results.empty:
-        said = ["Nothing has run yet: every cell below says why."]
-    else:
-        sets = ", ".join(sorted(set(results["dataset"])))
-        variants = ", ".join(dict.fromkeys(results["variant"]))
-        most = int(results.groupby("final_id")["repetition"].nunique().max())
-        said = [f"Ran: {sets}; variants {variants}; up to {most} repetitions each."]
-    if study.missing:
-        names = "; ".join(f"{name} ({why})" for name, why in sorted(study.missing.items()))
-        said.append(f"Missing: {names}. The section on missing data sets says how to add them.")
-    if study.stand_ins:
-        said.append(stand_in_sentence(study))
-    excerpts = sorted({c.number.dataset for c in cells if c.ours and c.state.startswith("excerpt")})
-    if excerpts:
-        said.append(f"Excerpts of their data sets: {', '.join(excerpts)}.")
-    return said
+def provenance(results: Results, digits: int = 40) -> str:
+    """Say of which commits and devices all results are, and when the runs finished."""
+    pairs = zip(results.rows["final_id"], results.rows["commit"], strict=True)
+    commits = joined(results.commit(final, commit[:digits]) for final, commit in pairs)
+    dates = joined(str(run.get("finished", ""))[:10] for run in results.evidence.runs.values())
+    dirty = " (dirty: the source had changes that this commit doesn't hold)"
+    said = f"Commit {commits}{dirty if 'dirty' in commits else ''}."
+    return f"{said} Runs finished: {dates}. Devices: {joined(results.rows['device'])}."
 
 
-def stand_in_sentence(study: Study) -> str:
-    """Say which sets stand in, and for which missing ones."""
-    names, absent = sorted(study.stand_ins), sorted(study.missing)
-    verb, copula = ("stands", "stand")[len(names) > 1], ("is", "are")[len(absent) > 1]
-    return f"{', '.join(names)} {verb} in because {', '.join(absent)} {copula} missing."
+def _main_table(cells: pd.DataFrame, results: Results) -> str:
+    """The four main models at fixed size, a data set a row, ours beside the paper's."""
+    rows = []
+    for name in [name for name in results.study.datasets if name in results.sets]:
+        reading = reading_of(name)
+        metric = "accuracy, %" if reading.metric == "accuracy" else reading.unit
+        own = cells[(cells["dataset"] == name) & (cells["size_rule"] == "fixed")]
+        texts = []
+        for variant in MAIN:
+            found = own[(own["variant"] == variant) & (own["metric"].isin([reading.metric, ""]))]
+            texts.append(_cell(next(found.itertuples(), None)))
+        rows.append((name, metric, *texts, results.described(name)))
+    if not rows:
+        return "Nothing has run yet.\n"
+    table = labelled(rows, "data set", "metric", *map(label, MAIN), "data")
+    how = (
+        f"Fixed size: our mean over repetitions [{100 * results.study.confidence:g} % interval of "
+        "it] (the paper's number) and the verdict's sign.\n"
+    )
+    return markdown(table) + "\n" + how
 
 
-def commits_said(evidence: Evidence) -> str:
-    """Return the commits of all results, and what the mark of one means."""
-    commits = joined(evidence.commits(), "none (nothing ran)")
-    return f"{commits} ({EXPLAINED_DIRTY})" if DIRTY in commits else commits
-
-
-def joined(values: Iterable[object], none: str) -> str:
-    """Join distinct values in sorted order; ``none`` when there are none."""
-    texts = sorted({str(value) for value in values if str(value) not in ("", "nan")})
-    return ", ".join(texts) if texts else none
+def _cell(row: Any) -> str:
+    if row is None:
+        return SIGNS[NOT_RUN][0]
+    shown = texts_of(row)
+    text = f"{shown['ours']} {shown['spread'].partition(' n =')[0]}".removesuffix(f" n = {row.n}")
+    if row.paper and row.paper[0].isdigit():
+        text += f" ({row.paper}) {shown['sign'] if row.n else ''}"
+    return text.strip()

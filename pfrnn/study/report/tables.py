@@ -1,202 +1,162 @@
-"""The tables as files: tidy CSV, Markdown and LaTeX, laid out as the paper prints them."""
+"""The paper's tables as files and on the page: parts of the cells' frame, laid out as printed."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from pfrnn.study.evaluate.statistics import Interval
-from pfrnn.study.report.cells import Cell, Lookup
-from pfrnn.study.report.numbers import SYMBOLS, decimals_for, interval_text, number, plain
-from pfrnn.study.report.paper.numbers import TITLES, columns_of, rows_of
+import pandas as pd
 
-TIDY = (
-    "table",
-    "method",
-    "column",
-    "dataset",
-    "variant",
-    "size_rule",
-    "metric",
-    "unit",
-    "paper",
-    "ours",
-    "low",
-    "high",
-    "n",
-    "diverged",
-    "sampling_error",
-    "n_test",
-    "selected_member",
-    "difference",
-    "prediction_low",
-    "prediction_high",
-    "verdict",
-    "reason",
-    "state",
-    "interval_method",
-    "final_id",
+from pfrnn.study.files import write_text
+from pfrnn.study.report.cells import COLUMNS
+from pfrnn.study.report.numbers import DASH, decimals_for, interval_text, known, number
+from pfrnn.study.report.paper.numbers import TITLES
+from pfrnn.study.report.verdicts import REDUCED_TIERS, SIGNS
+
+LEGEND = (
+    "Each cell: our mean over n repetitions, its interval [low, high] over seeds; the paper's "
+    "number; verdict; state of the data. Rules: docs/statistics.md."
 )
 
 
-def tidy_row(cell: Cell) -> dict[str, str]:
-    """Return one cell as text for a machine; what doesn't exist is empty."""
-    ours, paper, verdict = cell.ours, cell.number, cell.verdict
-    interval = ours.interval if ours else None
+class Layout(NamedTuple):
+    """A part of the frame as rows and columns; a cell that isn't there wasn't printed."""
+
+    methods: list[str]
+    columns: list[str]
+    cells: dict[tuple[str, str], Any]
+
+
+def laid_out(frame: pd.DataFrame, table: str) -> Layout:
+    """Lay out a table by method and column, in the frame's order."""
+    part = frame[frame["table"] == table]
+    cells = {(row.method, row.column): row for row in part.itertuples()}
+    return Layout(list(dict.fromkeys(part["method"])), list(dict.fromkeys(part["column"])), cells)
+
+
+def tier_note(tier: str) -> str:
+    """Return the label that every table of a reduced tier carries."""
+    if tier in REDUCED_TIERS:
+        return f"Tier {tier}: small training; not a reproduction of the paper's number."
+    return f"Tier {tier}."
+
+
+def texts_of(row: Any) -> dict[str, str]:
+    """Write a cell: ours, half width, spread, paper, difference, sign, verdict."""
+    digits = decimals_for(row.ours, row.paper if isinstance(row.paper, str) else "")
+    if row.control is True:
+        error = f"± {number(row.sampling_error, digits)} (standard error)"
+        spread = error if known(row.sampling_error) else ""
+        return {"ours": number(row.ours, digits), "spread": spread}
+    spread = " ".join(
+        [
+            interval_text(row.low, row.high, digits),
+            f"n = {row.n}" + (", no interval from one run" if row.n == 1 else ""),
+        ]
+    ).strip()
+    more = f", {row.diverged:.0f} diverged" if row.diverged > 0 else ""
+    # One end may be cut at the end of the possible range: the longer half.
+    half = max(row.high - row.ours, row.ours - row.low)
+    prediction = interval_text(row.prediction_low, row.prediction_high, digits)
+    plus = "+" if row.difference > 0 else ""
     return {
-        "table": str(paper.table),
-        "method": paper.method,
-        "column": paper.column,
-        "dataset": paper.dataset,
-        "variant": paper.variant or "",
-        "size_rule": paper.size_rule if paper.variant else "",
-        "metric": ours.reading.metric if ours else "",
-        "unit": ours.reading.unit if ours else "",
-        "paper": paper.printed.text,
-        "ours": plain(ours.mean) if ours else "",
-        "low": plain(interval.low if interval else None),
-        "high": plain(interval.high if interval else None),
-        "n": str(ours.n) if ours else "0",
-        "diverged": str(ours.diverged) if ours else "",
-        "sampling_error": plain(ours.sampling_error if ours else None),
-        "n_test": str(ours.n_test) if ours else "",
-        "selected_member": plain(ours.selected if ours else None),
-        "difference": plain(cell.difference),
-        "prediction_low": plain(verdict.interval.low if verdict.interval else None),
-        "prediction_high": plain(verdict.interval.high if verdict.interval else None),
-        "verdict": verdict.word,
-        "reason": verdict.reason,
-        "state": cell.state,
-        "interval_method": _method(interval),
-        "final_id": str(ours.row.get("final_id", "")) if ours else "",
+        "ours": number(row.ours, digits),
+        "half": f"± {number(half, digits)}" if known(half) else "",
+        "spread": spread + more if known(row.ours) else "",
+        "selected": number(row.selected_member, digits) if known(row.selected_member) else "",
+        "paper": row.paper,
+        "difference": plus + number(row.difference, digits) if known(row.difference) else "",
+        "prediction": prediction,
+        "sign": SIGNS[row.verdict][0],
+        "kind": SIGNS[row.verdict][2],
+        "verdict": f"{row.verdict} ({row.reason})" if row.reason else row.verdict,
     }
 
 
-def _method(interval: Interval | None) -> str:
-    return f"{interval.method} {interval.confidence:g}, n = {interval.n}" if interval else ""
+def markdown(frame: pd.DataFrame) -> str:
+    """Return a frame of text as a Markdown table."""
+    rows = [list(map(str, frame.columns))]
+    rows += [[str(value) for value in row] for row in frame.itertuples(index=False)]
+    lines = [f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows]
+    lines.insert(1, "|---" * frame.shape[1] + "|")
+    return "\n".join(lines) + "\n"
 
 
-def tidy_csv(cells: Sequence[Cell]) -> str:
-    """Return all cells as CSV, one a row, in the paper's order."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, TIDY, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(tidy_row(cell) for cell in cells)
-    return buffer.getvalue()
-
-
-def ours_text(cell: Cell) -> str:
-    """Write our mean with its interval, or a dash."""
-    if cell.ours is None:
-        return SYMBOLS["not run"]
-    digits = decimals_for(cell.ours.mean, cell.number.printed)
-    text = number(cell.ours.mean, digits)
-    if cell.ours.interval is not None:
-        text += f" {interval_text(cell.ours.interval, digits)}"
-    return f"{text}, n = {cell.ours.n}"
-
-
-def matrix(cells: Sequence[Cell], table: int) -> dict[tuple[str, str], Cell]:
-    """Return a table's cells by (method, column)."""
-    return {
-        (cell.number.method, cell.number.column): cell
-        for cell in cells
-        if cell.number.table == table
-    }
-
-
-def markdown(cells: Sequence[Cell], table: int, note: str) -> str:
-    """Return a table as Markdown: ours, the paper's, verdict and state in each cell."""
-    found, columns = matrix(cells, table), columns_of(table)
-    lines = [f"# Table {table}. {TITLES[table]}", "", note, ""]
-    lines.append("| | " + " | ".join(columns) + " |")
-    lines.append("|---|" + "---|" * len(columns))
-    for method in rows_of(table):
-        texts = []
-        for column in columns:
-            cell = found.get((method, column))
-            texts.append(_markdown_cell(cell) if cell else "not printed")
-        lines.append(f"| {method} | " + " | ".join(texts) + " |")
-    lines += ["", _legend(), ""]
-    return "\n".join(lines)
-
-
-def _markdown_cell(cell: Cell) -> str:
-    verdict = f"{SYMBOLS[cell.verdict.word]} {cell.verdict.text}"
-    text = f"{ours_text(cell)}; paper {cell.number.printed.text}; {verdict}; {cell.state}"
-    return text.replace("|", "\\|")
-
-
-def _legend() -> str:
-    return (
-        "Each cell: our mean over n repetitions, its interval [low, high] over seeds; the paper's "
-        "number; verdict; state of the data. Rules: docs/statistics.md."
+def latex(frame: pd.DataFrame, caption: str, name: str) -> str:
+    """Return a frame of text as a LaTeX table for the package booktabs; ``$`` marks are kept."""
+    escaped = frame.map(escape).rename(columns=escape)
+    text = escaped.to_latex(
+        index=False,
+        column_format="l" + "c" * (frame.shape[1] - 1),
+        caption=escape(caption),
+        label=f"tab:{name}",
+        position="t",
     )
+    text = text.replace(r"\begin{table}[t]", "\\begin{table*}[t]\n\\centering\\scriptsize")
+    return text.replace(r"\end{table}", r"\end{table*}")
 
 
-def latex(cells: Sequence[Cell], table: int, note: str) -> str:
-    """Return a table as LaTeX for the packages booktabs and amssymb."""
-    found, columns = matrix(cells, table), columns_of(table)
-    lines = [
-        r"\begin{table*}[t]",
-        r"\centering\scriptsize",
-        rf"\caption{{{escape(f'{TITLES[table]}: ours, the paper in brackets. {note}')}}}",
-        rf"\label{{tab:reproduction-{table}}}",
-        r"\begin{tabular}{l" + "c" * len(columns) + "}",
-        r"\toprule",
-        " & " + " & ".join(escape(column) for column in columns) + r" \\",
-        r"\midrule",
-    ]
-    for method in rows_of(table):
-        texts = [_latex_cell(found.get((method, column))) for column in columns]
-        lines.append(f"{escape(method)} & " + " & ".join(texts) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""]
-    return "\n".join(lines)
-
-
-_LATEX_SYMBOLS = {
-    "consistent": r"$\bullet$",
-    "better": r"$\blacktriangle$",
-    "worse": r"$\blacktriangledown$",
-    "too noisy to say": r"$\approx$",
-    "direction only": r"$\rightarrow$",
-    "not comparable": r"$\circ$",
-    "not run": "--",
-    "reference": r"$\diamond$",
+_TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "^": r"\^{}"} | {
+    sign: tex for sign, tex, _ in SIGNS.values()
 }
-
-
-def _latex_cell(cell: Cell | None) -> str:
-    if cell is None:
-        return "--"
-    paper = f"({cell.number.printed.text})"
-    if cell.ours is None:
-        return f"{_LATEX_SYMBOLS[cell.verdict.word]} {paper}"
-    digits = decimals_for(cell.ours.mean, cell.number.printed)
-    interval = cell.ours.interval
-    # Its upper half: the lower one may be cut at zero. An upper one cut at 100 is the longer below.
-    half = max(interval.high - cell.ours.mean, cell.ours.mean - interval.low) if interval else 0.0
-    spread = f"$\\pm${half:.{digits}f}" if interval else ""
-    mean = f"{cell.ours.mean:.{digits}f}"
-    return f"{mean}{spread} {paper} {_LATEX_SYMBOLS[cell.verdict.word]}"
+_TEX |= {"−": "$-$", "±": r"$\pm$", "²": "$^2$"}
 
 
 def escape(text: str) -> str:
-    """Escape what LaTeX reads as commands."""
-    for plain_text, command in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%")):
-        text = text.replace(plain_text, command)
-    for character in "_#$":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("^", r"\^{}")
+    """Write text for LaTeX; signs of verdicts become symbols."""
+    return "".join(_TEX.get(character, character) for character in str(text))
 
 
-def controls_text(lookup: Lookup, dataset: str) -> str:
-    """Write the controls of a data set in the paper's unit."""
-    controls = lookup.controls(dataset)
-    if not controls:
-        return "no control recorded"
-    return ", ".join(
-        f"{name.replace('_', ' ')} {number(value, decimals_for(value))}"
-        for name, value in controls.items()
-    )
+def _grid(layout: Layout, write: Any) -> pd.DataFrame:
+    """Write a layout as a frame of text."""
+    rows = [
+        [method] + [write(layout.cells.get((method, column))) for column in layout.columns]
+        for method in layout.methods
+    ]
+    return pd.DataFrame(rows, columns=["", *layout.columns])
+
+
+def _markdown_cell(row: Any) -> str:
+    if row is None:
+        return "not printed"
+    shown = texts_of(row)
+    ours = f"{shown['ours']} {shown['spread']}".strip().replace(" n =", ", n =")
+    return f"{ours}; paper {row.paper}; {shown['sign']} {shown['verdict']}; {row.state}"
+
+
+def _latex_cell(row: Any) -> str:
+    if row is None:
+        return DASH
+    shown = texts_of(row)
+    if not known(row.ours):
+        return f"{shown['sign']} ({row.paper})"
+    return f"{shown['ours']}{shown['half'].replace('± ', '±')} ({row.paper}) {shown['sign']}"
+
+
+def write_tables(frame: pd.DataFrame, tier: str, folder: Path) -> None:
+    """Write ``cells.csv``, and each of the paper's tables as CSV, Markdown and LaTeX."""
+    printed = frame[frame["table"].isin(list(TITLES)) & ~frame["control"]]
+    write_csv(printed[list(COLUMNS)], folder / "cells.csv")
+    for table, title in TITLES.items():
+        part = printed[printed["table"] == table]
+        layout = laid_out(part, table)
+        write_csv(part[list(COLUMNS)], folder / f"table{table}.csv")
+        text = markdown(_grid(layout, _markdown_cell))
+        note = tier_note(tier)
+        write_text(
+            folder / f"table{table}.md", f"# Table {table}. {title}\n\n{note}\n\n{text}\n{LEGEND}\n"
+        )
+        caption = f"{title}: ours, the paper in brackets. {note}"
+        tex = latex(_grid(layout, _latex_cell), caption, f"reproduction-{table}")
+        write_text(folder / f"table{table}.tex", tex)
+
+
+def write_csv(frame: pd.DataFrame, path: Path, digits: int = 12) -> None:
+    """Write a frame as CSV: the same text on every processor, nothing for what isn't there."""
+    write_text(path, frame.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
+
+
+def labelled(rows: Sequence[Sequence[str]], *columns: str) -> pd.DataFrame:
+    """Return rows of text as a frame."""
+    return pd.DataFrame(rows, columns=list(columns))

@@ -1,4 +1,4 @@
-"""The verdict on one printed number; the rules are fixed in docs/statistics.md."""
+"""The verdict on one printed number; docs/statistics.md has the rules."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pfrnn.study.evaluate.statistics import (
-    Interval,
-    Printed,
-    Scale,
-    narrow_enough,
-    prediction_interval,
-)
+from pfrnn.study.evaluate.statistics import Printed, Scale, narrow_enough, prediction_interval
+from pfrnn.study.report.numbers import DASH
 
 REDUCED_TIERS = ("smoke", "quick", "quick_all")
 UNPUBLISHED_MAPS = ("maze18", "maze27")
@@ -25,26 +20,43 @@ DIRECTION = "direction only"
 NOT_COMPARABLE = "not comparable"
 NOT_RUN = "not run"
 REFERENCE = "reference"
-WORDS = (CONSISTENT, BETTER, WORSE, NOISY, DIRECTION, NOT_COMPARABLE, NOT_RUN, REFERENCE)
+# Word -> symbol in text, in LaTeX, and colour of the page.
+SIGNS = {
+    CONSISTENT: ("●", r"$\bullet$", "consistent"),
+    BETTER: ("▲", r"$\blacktriangle$", "better"),
+    WORSE: ("▼", r"$\blacktriangledown$", "worse"),
+    NOISY: ("≈", r"$\approx$", "noisy"),
+    DIRECTION: ("→", r"$\rightarrow$", "noisy"),
+    NOT_COMPARABLE: ("○", r"$\circ$", "noisy"),
+    NOT_RUN: (DASH, "--", "noisy"),
+    REFERENCE: ("◇", r"$\diamond$", "noisy"),
+}
+MEANINGS = {
+    CONSISTENT: "the paper's number lies in the prediction interval for one further run, and that "
+    "interval is narrow (at most a factor 1.5, or 3 points)",
+    BETTER: "ours is better: the paper's number lies outside the interval, on its worse side",
+    WORSE: "ours is worse: the paper's number lies outside the interval, on its better side",
+    NOISY: "the paper's number lies in the interval, but the interval is too wide to mean much",
+    DIRECTION: "values can't be compared; whether two methods stand in the paper's order can",
+    NOT_COMPARABLE: "with the reason, e.g. a reduced tier or one repetition",
+    NOT_RUN: "no result, with the reason",
+}
 
 
 class Verdict(NamedTuple):
     """A verdict with its reason.
 
     Attributes:
-        word: one of ``WORDS``.
+        word: a key of ``SIGNS``.
         reason: why, in words; empty where the word says all.
-        interval: prediction interval for one further draw, in the paper's unit.
+        low: lower end of the prediction interval for one further draw; NaN where there is none.
+        high: its upper end.
     """
 
     word: str
     reason: str = ""
-    interval: Interval | None = None
-
-    @property
-    def text(self) -> str:
-        """Word and reason, as shown."""
-        return f"{self.word} ({self.reason})" if self.reason else self.word
+    low: float = math.nan
+    high: float = math.nan
 
 
 def obstacle(tier: str, dataset: str, state: str) -> Verdict | None:
@@ -61,7 +73,7 @@ def obstacle(tier: str, dataset: str, state: str) -> Verdict | None:
 
 
 def judge(
-    printed: Printed,
+    paper: str,
     values: Sequence[float],
     sampling_errors: Sequence[float],
     scale: Scale,
@@ -71,7 +83,7 @@ def judge(
     """Compare a printed number with the prediction interval for one further draw.
 
     Args:
-        printed: the paper's number.
+        paper: the number as printed.
         values: ours, one a repetition, finite, in the paper's unit.
         sampling_errors: of each value, from the finite test set.
         scale: ``error`` or ``accuracy``.
@@ -86,31 +98,33 @@ def judge(
         return Verdict(NOT_COMPARABLE, "no sampling error of the test set")
     if scale == "error" and min(values) <= 0:
         return Verdict(NOT_COMPARABLE, "an error of zero has no logarithm")
+    printed = Printed(paper)
     interval = prediction_interval(values, sampling_errors, scale, n_test, printed, confidence)
     if interval is None:
         return Verdict(NOT_COMPARABLE, "one repetition")
     if printed.value in interval:
-        narrow = narrow_enough(interval, scale)
-        return Verdict(CONSISTENT if narrow else NOISY, "", interval)
-    ours_larger = printed.value < interval.low
-    better = ours_larger if scale == "accuracy" else not ours_larger
-    return Verdict(BETTER if better else WORSE, "", interval)
+        word = CONSISTENT if narrow_enough(interval, scale) else NOISY
+    else:
+        larger = printed.value < interval.low
+        word = BETTER if larger == (scale == "accuracy") else WORSE
+    return Verdict(word, "", interval.low, interval.high)
 
 
 def direction(
-    reason: str,
-    scale: Scale,
-    ours: float,
-    ours_partner: float | None,
-    printed: float,
-    printed_partner: float | None,
-    partner: str,
+    reason: str, scale: Scale, ours: Sequence[float], paper: Sequence[float], partner: str
 ) -> Verdict:
-    """Say whether ours and the paper order two methods alike, where values can't be compared."""
-    if ours_partner is None or printed_partner is None:
+    """Say whether ours and the paper order two methods alike, where values can't be compared.
+
+    Args:
+        reason: why values can't be compared.
+        scale: ``error`` or ``accuracy``.
+        ours: our mean of the method and of its partner; empty without a partner.
+        paper: the printed numbers of both.
+        partner: the partner's label.
+    """
+    if len(ours) < 2:
         return Verdict(DIRECTION, f"{reason}; no partner to compare with")
-    sign = -1.0 if scale == "error" else 1.0
-    mine, theirs = sign * (ours - ours_partner), sign * (printed - printed_partner)
+    mine, theirs = ours[0] - ours[1], paper[0] - paper[1]
     if theirs == 0:
         said = f"the paper ties with {partner}"
     else:

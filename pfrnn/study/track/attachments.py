@@ -51,7 +51,7 @@ def artifacts(folder: Path, scratch: Path) -> list[Path]:
     """Return the files of a finished job's parent run; pictures are written to ``scratch``."""
     files = [folder / "run.json"]
     if (folder / "predictions.npz").exists():
-        from pfrnn.study.report.run_pictures import write_pictures
+        from pfrnn.study.report.figures.final import write_pictures
 
         run = read_json(folder / "run.json")
         files += write_pictures(folder, run["dataset"], run["variant"], scratch)

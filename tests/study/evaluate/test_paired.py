@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pfrnn.study.evaluate.paired import holm, n_needed, paired_difference, sign_flip_test
+from pfrnn.study.evaluate.paired import (
+    equivalence_p,
+    excluded_beyond,
+    holm,
+    n_needed,
+    sign_flip_test,
+)
 
 DRAWS = 2000
 HIGHEST = 0.05 + 4.9 * math.sqrt(0.05 * 0.95 / DRAWS)
@@ -77,13 +83,12 @@ def test_exact_p_value_by_plain_enumeration() -> None:
         hits += statistic({"a": a, "b": b}) >= statistic(d) - 1e-12
     assert observed.exact
     assert observed.p_value == hits / 32
-    assert observed.smallest_p == 1 / 32
     assert math.isclose(observed.statistic, statistic(d))
 
 
 def test_six_repetitions_cannot_reach_significance_after_holm_over_ten_sets() -> None:
     best = sign_flip_test({"one": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
-    assert best.p_value == best.smallest_p == 2**-6
+    assert best.p_value == 2**-6
     assert holm([best.p_value] * 10)[0] > 0.05
     assert holm([2**-10] * 10)[0] < 0.05
 
@@ -110,13 +115,44 @@ def test_holm_known_answer_and_family_wise_level() -> None:
     assert np.mean(p.min(axis=1) <= 0.05) > HIGHEST  # mutant: no correction
 
 
-def test_paired_difference_known_answer() -> None:
-    found = paired_difference([3.0, 5.0, 7.0], [2.0, 3.0, 4.0])
-    assert (found.mean, found.sd, found.effect, found.n) == (2.0, 1.0, 2.0, 3)
-    single = paired_difference([3.0], [2.0])
-    assert (single.mean, single.sd, single.interval) == (1.0, None, None)
-    with pytest.raises(ValueError, match="equally long"):
-        paired_difference([1.0], [1.0, 2.0])
+def test_exact_p_value_is_scipys() -> None:
+    """One stratum of equal sizes: scipy's paired permutation test flips the same signs."""
+    d = np.array([1.0, -0.2, 0.7, 3.0, 0.5, -0.4])
+    for alternative in ("greater", "two-sided"):
+        theirs = stats.permutation_test(
+            (d,), np.mean, permutation_type="samples", alternative=alternative, n_resamples=10**6
+        )
+        assert sign_flip_test({"a": d}, alternative).p_value == pytest.approx(theirs.pvalue)
+
+
+def test_holm_is_rs() -> None:
+    """R: p.adjust(c(0.01, 0.04, 0.03, 0.005, 0.2), "holm")."""
+    assert holm([0.01, 0.04, 0.03, 0.005, 0.2]) == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.2])
+    assert holm([]) == []
+
+
+def test_equivalence_is_two_one_sided_t_tests() -> None:
+    d = np.array([0.10, -0.20, 0.30, 0.05, -0.10, 0.15])
+    for bound in (0.2, 0.3, 0.5):
+        tests = (
+            stats.ttest_1samp(d, -bound, alternative="greater").pvalue,
+            stats.ttest_1samp(d, bound, alternative="less").pvalue,
+        )
+        assert equivalence_p(d, bound) == pytest.approx(max(tests))
+    # What is excluded at 5 % is where the test's p-value is 5 %.
+    assert equivalence_p(d, excluded_beyond(d)) == pytest.approx(0.05)
+    assert math.isnan(equivalence_p([1.0], 2.0))
+
+
+def test_equivalence_keeps_its_level() -> None:
+    """An effect of exactly the bound is called equivalent in at most 5 %."""
+    rng = np.random.default_rng(7)
+    p = [equivalence_p(rng.normal(0.5, 0.3, size=6), 0.5) for _ in range(DRAWS)]
+    assert np.mean(np.array(p) <= 0.05) < HIGHEST
+    # Mutant: one test alone lets an effect of minus the bound pass.
+    mutant = [stats.ttest_1samp(rng.normal(-0.5, 0.3, 6), 0.5, alternative="less").pvalue
+              for _ in range(DRAWS)]  # fmt: skip
+    assert np.mean(np.array(mutant) <= 0.05) > HIGHEST
 
 
 @pytest.mark.parametrize("effect", [0.5, 1.2])

@@ -11,7 +11,8 @@ import simulated
 
 from pfrnn.study.cli.report import study_of
 from pfrnn.study.plan import Block, Cell, Plan
-from pfrnn.study.report.evidence import Study
+from pfrnn.study.report.evidence import Study, write_evidence
+from pfrnn.study.report.report import Slices, gather
 
 
 def rows_of(plan: Plan, wanted: Callable[[Cell], bool], repetitions: int = 2) -> list[Any]:
@@ -41,6 +42,21 @@ def write_slice(
     for block in plan._replace(cells=tuple(filter(wanted, plan.cells))).blocks:
         write_block(results, block)
     return results, prepared
+
+
+def publish(
+    results: Path,
+    prepared: Path,
+    plan: Plan,
+    out: Path,
+    merged: bool = True,
+    drop: tuple[str, ...] = (),
+) -> list[str]:
+    """Write a slice's evidence, merged with what is in ``out``; return what was said."""
+    slices = Slices(plan, out if merged else None, drop)
+    evidence, said = gather(results, prepared, study(plan), slices)
+    write_evidence(evidence, out)
+    return said
 
 
 def write_block(results: Path, block: Block, **changes: Any) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 
 from pfrnn.study.records import HISTORY_COLUMNS, MEMBER_COLUMNS, RESULT_COLUMNS
+from pfrnn.study.report.collect import collect
 from pfrnn.study.report.evidence import Study
-from pfrnn.study.report.paper.numbers import paper_numbers
+from pfrnn.study.report.paper.numbers import printed
+from pfrnn.study.report.results import Results
 from pfrnn.study.report.units import reading_of
 from pfrnn.study.variants import VARIANTS, variant
 
@@ -60,9 +62,8 @@ def study(
 def paper_value(dataset: str, name: str, rule: str) -> float:
     """The paper's number if it has one, else the bare variant's, else something of that size."""
     for wanted in ((name, rule), (name, "fixed"), ("pf_lstm", "fixed")):
-        for number in paper_numbers():
-            if (number.dataset, number.variant, number.size_rule) == (dataset, *wanted):
-                return number.printed.value
+        if digits := printed(dataset, *wanted):
+            return float(digits)
     raise KeyError(dataset)
 
 
@@ -143,6 +144,12 @@ def row(
         "final_id": f"final/{dataset}/{name}-{rule}-0123456789",
     }
     return {column: known[column] for column in RESULT_COLUMNS}
+
+
+def results_of(folder: Path, plan: Study, rows: list[dict[str, Any]]) -> Results:
+    """What a report knows of simulated rows, without histories and arrays."""
+    results, prepared = write_tree(folder, plan, rows, finals=False)
+    return Results(collect(results, prepared, plan))
 
 
 def write_tree(

@@ -2,27 +2,17 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 import simulated
 
-from pfrnn.study.report.cells import Lookup
-from pfrnn.study.report.claim_list import CLAIMS, MAZES
-from pfrnn.study.report.claim_parts import claims_part
-from pfrnn.study.report.claims import (
-    ClaimResult,
-    claims_csv,
-    claims_markdown,
-    count,
-    judge_claims,
-    judge_strata,
-    strata_csv,
-)
-from pfrnn.study.report.collect import collect
-from pfrnn.study.report.counted_claims import counted_claims
-from pfrnn.study.report.evidence import read_evidence
-from pfrnn.study.report.measures import PARTICLES
-from pfrnn.study.report.scores import PaperScores
+from pfrnn.study.report.cells import MAZES
+from pfrnn.study.report.claim_list import CLAIMS
+from pfrnn.study.report.claims import count, counted_claims, judge_claims, tally
+from pfrnn.study.report.measures import PARTICLES, paper_score
+from pfrnn.study.report.results import Results
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 
@@ -39,19 +29,19 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
     ],
 )
 def test_the_papers_own_counts(name: str, wins: int, ties: int, losses: int) -> None:
-    assert count(BY_NAME[name].measure(PaperScores())) == (wins, ties, losses)
+    assert count(BY_NAME[name].measure(paper_score)) == (wins, ties, losses)
 
 
 def test_ensembles_by_cell() -> None:
-    strata = BY_NAME["ensemble-rnn"].measure(PaperScores())
+    strata = BY_NAME["ensemble-rnn"].measure(paper_score)
     lstm = {label: d for label, d in strata.items() if "over lstm" in label}
-    assert count(lstm).wins == 8
-    assert count({k: d for k, d in strata.items() if k not in lstm}).wins == 5
+    assert count(lstm)[0] == 8
+    assert count({k: d for k, d in strata.items() if k not in lstm})[0] == 5
 
 
 def test_bar_chart_claims_have_no_printed_number() -> None:
     for name in ("pf-maze", "pf-maze-best", "maze-growth"):
-        assert count(BY_NAME[name].measure(PaperScores())).text == "prints no number"
+        assert tally(*count(BY_NAME[name].measure(paper_score))) == "prints no number"
 
 
 def test_every_claim_names_its_section_and_numbers() -> None:
@@ -69,7 +59,7 @@ def judged(
     factor: dict[str, float],
     datasets: tuple[str, ...] = simulated.DATASETS,
     repetitions: int = 6,
-) -> dict[str, ClaimResult]:
+) -> tuple[dict[str, Any], pd.DataFrame]:
     """Claims on results where each variant's error is ``factor`` times a common one."""
     plan = simulated.study(tier, datasets, variants)
     rows = []
@@ -81,98 +71,61 @@ def judged(
                 error = 20.0 * factor[name] * noise
                 value = 100 - error if metric == "accuracy" else error
                 rows.append(simulated.row(tier, dataset, name, "fixed", repetition, metric, value))
-    results, prepared = simulated.write_tree(tmp_path, plan, rows, finals=False)
-    collect(results, prepared, plan, tmp_path / "report")
-    found = judge_claims(Lookup(read_evidence(tmp_path / "report")))
-    return {result.claim.name: result for result in found}
+    claims, strata = judge_claims(simulated.results_of(tmp_path, plan, rows))
+    return {row.claim: row for row in claims.itertuples()}, strata
 
 
 def test_a_true_order_holds_and_a_false_one_does_not(tmp_path: Path) -> None:
     factor = {"lstm": 1.0, "gru": 1.0, "pf_lstm": 0.8, "pf_gru": 0.8}
     factor |= {"bayes_lstm": 0.6, "bayes_gru": 0.6}
-    found = judged(tmp_path, "paper", tuple(factor), factor)
+    found, _ = judged(tmp_path, "paper", tuple(factor), factor)
     assert found["pf-real"].verdict == "holds"
-    assert found["pf-real"].ours == (20, 0, 0)
+    assert (found["pf-real"].wins, found["pf-real"].losses) == (20, 0)
     assert found["pf-bayes"].verdict == "doesn't hold"
     assert found["bayes-rnn"].verdict == "holds"
     assert found["pf-ensemble"].verdict == "not run"
     assert found["maze-growth"].verdict.startswith("undecided")
 
 
-def test_a_mean_effect_against_the_verdict_says_so(tmp_path: Path) -> None:
-    """One set's large loss outweighs many small gains; the test counts each set alike."""
-    plan = simulated.study("gpu", variants=("lstm", "pf_lstm"))
-    rows = []
-    for dataset in plan.datasets:
-        metric = simulated.reading_of(dataset).metric
-        for repetition in range(6):
-            error = 1.0 + 0.02 * math.sin(17.0 * repetition)
-            factors = {"lstm": 1.0, "pf_lstm": 50.0 if dataset == "pm" else 0.97}
-            for name, factor in factors.items():
-                value = 100 - factor * error if metric == "accuracy" else factor * error
-                rows.append(simulated.row("gpu", dataset, name, "fixed", repetition, metric, value))
-    results, prepared = simulated.write_tree(tmp_path, plan, rows, finals=False)
-    collect(results, prepared, plan, tmp_path / "report")
-    lookup = Lookup(read_evidence(tmp_path / "report"))
-    found = {one.claim.name: one for one in judge_claims(lookup)}
-    assert found["pf-real"].verdict == "holds (on 10 of its 20 comparisons)"
-    assert found["pf-real"].effect < 0
-    shown = claims_part([found["pf-real"], found["pf-maze"]], [], [], lookup).tables[0].rows
-    assert "against the verdict" in shown[0].texts[6]
-    assert "against the verdict" not in shown[1].texts[6]
-
-
 def test_a_verdict_on_a_part_of_a_claim_says_which(tmp_path: Path) -> None:
     """Two pairs on one maze of three don't say "consistently"."""
     better = {"lstm": 1.0, "gru": 1.0, "pf_lstm": 0.5, "pf_gru": 0.5}
-    found = judged(tmp_path / "up", "gpu", tuple(better), better, ("maze10",))
+    found, _ = judged(tmp_path / "up", "gpu", tuple(better), better, ("maze10",))
     assert found["pf-maze"].verdict == "holds (on 2 of its 6 comparisons)"
     worse = {"lstm": 0.5, "gru": 0.5, "pf_lstm": 1.0, "pf_gru": 1.0}
-    found = judged(tmp_path / "down", "gpu", tuple(worse), worse, ("maze10", "maze18"))
+    found, _ = judged(tmp_path / "down", "gpu", tuple(worse), worse, ("maze10", "maze18"))
     assert found["pf-maze"].verdict == "doesn't hold (on 4 of its 6 comparisons)"
-    found = judged(tmp_path / "all", "gpu", tuple(better), better, MAZES)
+    found, _ = judged(tmp_path / "all", "gpu", tuple(better), better, MAZES)
     assert found["pf-maze"].verdict == "holds"
 
 
 def test_no_difference_is_undecided_with_pairs_needed(tmp_path: Path) -> None:
     factor = {"lstm": 1.0, "pf_lstm": 0.999}
-    found = judged(tmp_path, "paper", tuple(factor), factor, ("air", "pm"))
+    found, _ = judged(tmp_path, "paper", tuple(factor), factor, ("air", "pm"))
     assert found["pf-real"].verdict.startswith("undecided (12 pairs")
 
 
 def test_more_particles(tmp_path: Path) -> None:
     factor = {name: 1 / (1 + 0.1 * math.log2(k)) for name, k in PARTICLES.items()}
-    found = judged(tmp_path, "paper", tuple(factor), factor, ("air", "arem", "maze10"))
+    found, _ = judged(tmp_path, "paper", tuple(factor), factor, ("air", "arem", "maze10"))
     assert found["particles"].verdict == "holds (on 3 of its 13 comparisons)"
-    assert found["particles"].ours.wins == 3
-    assert found["particles"].paper == (13, 0, 0)
+    assert found["particles"].wins == 3
+    assert found["particles"].paper_wins == 13
 
 
 def test_single_sets_need_ten_repetitions(tmp_path: Path) -> None:
     factor = {"lstm": 1.0, "pf_lstm": 0.5}
-    few = judged(tmp_path / "few", "paper", tuple(factor), factor, ("air", "pm"))
-    assert {r.verdict for r in judge_strata(list(few.values()), "paper")} == {
-        "undecided, n too small"
-    }
-    many = judged(tmp_path / "many", "paper", tuple(factor), factor, ("air", "pm"), 10)
-    assert {r.verdict for r in judge_strata(list(many.values()), "paper")} == {"holds"}
+    for n, verdict in ((6, "undecided, n too small"), (10, "holds")):
+        folder = tmp_path / str(n)
+        _, strata = judged(folder, "paper", tuple(factor), factor, ("air", "pm"), n)
+        assert set(strata["verdict"]) == {verdict}
 
 
 def test_a_reduced_tier_judges_nothing(tmp_path: Path) -> None:
     factor = {"lstm": 1.0, "pf_lstm": 0.5}
-    found = judged(tmp_path, "quick", tuple(factor), factor, ("air", "pm"))
+    found, strata = judged(tmp_path, "quick", tuple(factor), factor, ("air", "pm"))
     assert found["pf-real"].verdict == "not judged (reduced tier)"
-    assert {r.verdict for r in judge_strata(list(found.values()), "quick")} == {
-        "not judged (reduced tier)"
-    }
-
-
-def test_files(tmp_path: Path) -> None:
-    factor = {"lstm": 1.0, "pf_lstm": 0.5}
-    found = list(judged(tmp_path, "paper", tuple(factor), factor, ("air", "pm")).values())
-    assert len(claims_csv(found).splitlines()) == 1 + len(CLAIMS)
-    assert "nan" not in claims_csv(found) + strata_csv(judge_strata(found, "paper"))
-    assert "15 of 20, 1 tie, 4 losses" in claims_markdown(found, "")
+    assert set(strata["verdict"]) == {"not judged (reduced tier)"}
 
 
 def test_counted_claims(tmp_path: Path) -> None:
@@ -183,10 +136,7 @@ def test_counted_claims(tmp_path: Path) -> None:
             for row in simulated.result_rows(plan, 2)
         ]
         folder = tmp_path / f"{tier}{len(variants)}{sorted(changes)}"
-        results, prepared = simulated.write_tree(folder, plan, rows, finals=False)
-        collect(results, prepared, plan, folder / "report")
-        lookup = Lookup(read_evidence(folder / "report"))
-        return [claim.verdict for claim in counted_claims(lookup)]
+        return list(counted_claims(simulated.results_of(folder, plan, rows))["verdict"])
 
     main = ("lstm", "gru", "pf_lstm", "pf_gru")
     # 41,537 against 46,720 parameters is 11 % less: not "roughly the same" within 10 %
@@ -210,12 +160,8 @@ def test_cost_is_not_judged_on_jobs_that_shared_a_card(
     tmp_path: Path, machine: dict[str, object], verdict: str
 ) -> None:
     plan = simulated.study("paper", ("air",), ("gru", "pf_gru"))
-    results, prepared = simulated.write_tree(
-        tmp_path, plan, simulated.result_rows(plan, 2), finals=False
-    )
-    collect(results, prepared, plan, tmp_path / "report")
-    evidence = read_evidence(tmp_path / "report")
+    evidence = simulated.results_of(tmp_path, plan, simulated.result_rows(plan, 2)).evidence
     runs = {final: {"machine": machine} for final in set(evidence.results["final_id"])}
-    cost = counted_claims(Lookup(evidence._replace(runs=runs)))[2]
-    assert cost.verdict == verdict
-    assert ("no pair of jobs that had a card" in cost.found) == (verdict == "not run")
+    cost = counted_claims(Results(evidence._replace(runs=runs))).iloc[2]
+    assert cost["verdict"] == verdict
+    assert ("no pair of jobs that had a card" in cost["found"]) == (verdict == "not run")

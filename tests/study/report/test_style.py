@@ -7,9 +7,8 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from pfrnn.study.report.figures.style import COLOURS, MARKERS, Drawing, close, new_figure, svg_text
-from pfrnn.study.report.numbers import SYMBOLS
-from pfrnn.study.report.verdicts import WORDS
+from pfrnn.study.report.figures.style import COLOURS, MARKERS, Drawing, new_figure, svg_text
+from pfrnn.study.report.verdicts import SIGNS
 
 CSS = resources.files("pfrnn.study.report").joinpath("templates", "style.css").read_text("utf-8")
 # Viénot, Brettel, Mollon (1999): linear RGB as a protanope and a deuteranope see it.
@@ -65,8 +64,7 @@ def test_main_methods_differ_also_without_red_or_green(kind: str | None) -> None
 
 def test_every_method_has_its_own_marker_and_every_verdict_its_own_symbol() -> None:
     assert len(set(MARKERS.values())) == len(MARKERS) == len(COLOURS)
-    assert set(SYMBOLS) == set(WORDS)
-    assert len(set(SYMBOLS.values())) == len(WORDS)
+    assert len({sign for sign, _, _ in SIGNS.values()}) == len(SIGNS)
 
 
 def test_a_digest_ignores_what_another_processor_rounds_otherwise() -> None:
@@ -88,7 +86,6 @@ def drawn(shift: float) -> str:
     axes[0, 0].set_position((box.x0 + shift, box.y0, box.width, box.height))
     drawing = Drawing("n", "t", "c", "a", {}, figure)
     text = svg_text(drawing)
-    close(drawing)
     return text
 
 

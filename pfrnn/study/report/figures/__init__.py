@@ -1,1 +1,1 @@
-"""The report's figures: one idea a module, one style for all."""
+"""Figures of the report."""

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from pfrnn.study.report.evidence import Evidence
 from pfrnn.study.report.figures.belief import TRUE, draw_maze
 from pfrnn.study.report.figures.style import COLOURS, Drawing, light_grid, log_axis, new_figure
+from pfrnn.study.report.results import Results
 
 SHADES = tuple(COLOURS[name] for name in ("pf_lstm", "lstm", "pf_gru", "gru"))
 
 
-def sequence_pictures(evidence: Evidence) -> list[Drawing]:
+def sequence_pictures(results: Results) -> list[Drawing]:
     """Return one figure a prepared data set, in the study's order."""
+    evidence = results.evidence
     order = [*evidence.study.datasets, *sorted(evidence.cards)]
     return [
         _draw(name, evidence.cards[name], evidence.sequences[name])
@@ -97,7 +98,7 @@ def _text(ax: Any, found: dict[str, Any], place: int, card: dict[str, Any]) -> s
     tokens = np.array(found["tokens"][place])
     known = tokens > 1  # 0 is padding, 1 an unknown word
     steps = np.arange(len(tokens))
-    ax.plot(steps[known], tokens[known], ".", color=TRUE, ms=3)
+    ax.plot(steps[known], tokens[known], ".", color=TRUE, ms=3, rasterized=True)
     ax.plot(steps[~known], np.ones((~known).sum()), "x", color=COLOURS["lstm"], ms=3)
     log_axis(ax)
     ax.set_ylim(0.7, max(card["vocabulary"], 2))

@@ -127,10 +127,24 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
     }
     plt.rcdefaults()  # a user's own style must not change the report's bytes
     plt.rcParams.update(settings)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+    return plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
+
+
+def shown_as(variant: str, *, points: bool = False) -> dict[str, Any]:
+    """Return a variant's line style, or its style as points."""
+    look = {"color": colour(variant)}
+    return look | ({"marker": marker(variant), "ls": ""} if points else {"ls": dashes(variant)})
+
+
+def legend_above(figure: Figure, axes: Any, columns: int = 4) -> None:
+    """Draw one legend for all panels, above them."""
+    handles = {}
+    for ax in axes.flat:
+        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper left", ncols=columns, borderpad=0
     )
-    return figure, axes
 
 
 def light_grid(axes: Any, axis: str = "y") -> None:
@@ -195,12 +209,6 @@ def save(drawing: Drawing, folder: Path) -> None:
     for kind, options in kinds:
         with atomic_path(folder / f"{drawing.name}.{kind}") as path:
             _figure(drawing).savefig(path, format=kind, **options)
-
-
-def close(drawing: Drawing) -> None:
-    """Free a figure's memory."""
-    if drawing.figure is not None:
-        plt.close(drawing.figure)
 
 
 def _figure(drawing: Drawing) -> Figure:

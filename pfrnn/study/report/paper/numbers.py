@@ -2,102 +2,58 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-from typing import NamedTuple
+import io
 
-from pfrnn.study.evaluate.statistics import Printed, Scale
+import numpy as np
+import pandas as pd
+
 from pfrnn.study.report.assets import asset
 from pfrnn.study.variants import VARIANTS
 
 TITLES = {
-    1: "Regression loss",
-    2: "Prediction accuracy (%)",
-    3: "Ablation study, summary",
-    4: "Comparison with bagging and Bayesian RNNs",
-    5: "Ablation studies on PF-LSTM",
+    "1": "Regression loss",
+    "2": "Prediction accuracy (%)",
+    "3": "Ablation study, summary",
+    "4": "Comparison with bagging and Bayesian RNNs",
+    "5": "Ablation studies on PF-LSTM",
 }
 SOTA = "SOTA"
-SUMMARY_COLUMNS = {
-    "rescaled_regression_loss": "Regression",
-    "mean_accuracy_percent": "Classification",
-}
-_BY_LABEL = {model.label: name for name, model in VARIANTS.items()}
-
-
-class PaperNumber(NamedTuple):
-    """One printed number.
-
-    Attributes:
-        table: the paper's table, 1 to 5.
-        method: the paper's row label, e.g. ``PF-LSTM-best``.
-        column: the paper's column, e.g. ``NASDAQ``; table 3: ``Regression``, ``Classification``.
-        metric: ``loss``, ``accuracy_percent``, ``last_step_mse`` or a summary of table 3.
-        printed: the digits.
-        variant: our name of the method; None for the state-of-the-art row.
-        size_rule: ``fixed`` or ``best``.
-        dataset: our name of the data set; ``all`` in table 3.
-    """
-
-    table: int
-    method: str
-    column: str
-    metric: str
-    printed: Printed
-    variant: str | None
-    size_rule: str
-    dataset: str
-
-    @property
-    def scale(self) -> Scale:
-        """Whether smaller (error) or larger (accuracy) is better."""
-        return "accuracy" if "accuracy" in self.metric else "error"
-
-    @property
-    def key(self) -> str:
-        """Name of the number, unique in the paper."""
-        return f"table{self.table}/{self.method}/{self.column}"
+SUMMARIES = {"rescaled_regression_loss": "Regression", "mean_accuracy_percent": "Classification"}
 
 
 @functools.cache
-def paper_numbers() -> tuple[PaperNumber, ...]:
-    """Return all printed numbers in the paper's order."""
-    return tuple(_number(row) for row in csv.DictReader(asset("tables.csv").splitlines()))
+def paper_numbers() -> pd.DataFrame:
+    """Return a row for each printed number, in the paper's order.
 
-
-def _number(row: dict[str, str]) -> PaperNumber:
-    method = row["method"]
-    label, best, _ = method.partition("-best")
-    return PaperNumber(
-        table=int(row["table"][len("table")]),
-        method=method,
-        column=SUMMARY_COLUMNS.get(row["metric"], row["dataset"]),
-        metric=row["metric"],
-        printed=Printed(row["value"]),
-        variant=None if method == SOTA else _BY_LABEL[label],
-        size_rule="best" if best else "fixed",
-        dataset=row["dataset"].lower(),
+    Columns: ``table`` ("1" to "5"), ``method`` (the row's label), ``column`` (the column's label),
+    ``dataset`` (our name; ``all`` in table 3), ``variant`` (our name; empty for the state of the
+    art), ``size_rule``, ``scale`` (``error`` or ``accuracy``), ``paper`` (the digits), ``value``.
+    """
+    source = pd.read_csv(io.StringIO(asset("tables.csv")), dtype=str)
+    names = {model.label: name for name, model in VARIANTS.items()}
+    method = source["method"]
+    return pd.DataFrame(
+        {
+            "table": source["table"].str.slice(5, 6),
+            "method": method,
+            "column": source["metric"].map(SUMMARIES).fillna(source["dataset"]),
+            "dataset": source["dataset"].str.lower(),
+            "variant": method.str.removesuffix("-best").map(names).fillna(""),
+            "size_rule": np.where(method.str.endswith("-best"), "best", "fixed"),
+            "scale": np.where(source["metric"].str.contains("accuracy"), "accuracy", "error"),
+            "paper": source["value"],
+            "value": source["value"].astype(float),
+        }
     )
 
 
-def numbers_of(table: int) -> tuple[PaperNumber, ...]:
-    """Return one table's numbers in the paper's order."""
-    return tuple(number for number in paper_numbers() if number.table == table)
-
-
-def rows_of(table: int) -> tuple[str, ...]:
-    """Row labels of a table, in the paper's order (table 3 is printed with methods across)."""
-    return tuple(dict.fromkeys(number.method for number in numbers_of(table)))
-
-
-def columns_of(table: int) -> tuple[str, ...]:
-    """Column labels of a table, in the paper's order."""
-    return tuple(dict.fromkeys(number.column for number in numbers_of(table)))
-
-
-def printed_value(table: int, method: str, column: str) -> float | None:
-    """A printed number, or None where the paper prints none."""
-    for number in numbers_of(table):
-        if number.method == method and number.column == column:
-            return number.printed.value
-    return None
+def printed(dataset: str, variant: str, size_rule: str = "fixed") -> str:
+    """Return the first number that the paper prints for a model on a data set; empty for none."""
+    numbers = paper_numbers()
+    found = numbers[
+        (numbers["dataset"] == dataset)
+        & (numbers["variant"] == variant)
+        & (numbers["size_rule"] == size_rule)
+    ]
+    return "" if found.empty else str(found["paper"].iloc[0])

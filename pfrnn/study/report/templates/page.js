@@ -1,7 +1,5 @@
 "use strict";
 (function () {
-  const records = JSON.parse(document.getElementById("records").textContent);
-
   // Sorting: a click on a header sorts its table's rows by data-sort or by text.
   const key = (row, column) => {
     const cell = row.cells[column];
@@ -27,91 +25,73 @@
     });
   });
 
-  // Hover, focus or tap on a number shows the runs behind it.
-  const panel = document.getElementById("panel");
-  const show = (button) => {
-    const record = records[button.dataset.record];
-    const title = document.createElement("b");
-    title.textContent = record.title;
-    const list = document.createElement("dl");
-    record.lines.forEach(([name, value]) => {
-      const term = document.createElement("dt");
-      const text = document.createElement("dd");
-      term.textContent = name;
-      text.textContent = value;
-      list.append(term, text);
-    });
-    panel.replaceChildren(title, list);
-    panel.hidden = false;
-    button.setAttribute("aria-describedby", "panel");
-    const place = button.getBoundingClientRect();
-    const left = Math.min(place.left, document.documentElement.clientWidth - panel.offsetWidth - 8);
-    panel.style.left = Math.max(4, left) + window.scrollX + "px";
-    panel.style.top = place.bottom + window.scrollY + 4 + "px";
-  };
-  const hide = (button) => { panel.hidden = true; button.removeAttribute("aria-describedby"); };
-  document.querySelectorAll("button[data-record]").forEach((button) => {
-    button.addEventListener("mouseenter", () => show(button));
-    button.addEventListener("focus", () => show(button));
-    button.addEventListener("click", () => show(button));
-    button.addEventListener("mouseleave", () => hide(button));
-    button.addEventListener("blur", () => hide(button));
-  });
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") panel.hidden = true; });
-
   // Filters hide what belongs to another data set or variant.
   const filters = [...document.querySelectorAll("select[data-filter]")];
-  const apply = () => {
-    document.querySelectorAll("[data-dataset], [data-variant]").forEach((element) => {
-      const away = filters.some((filter) => {
-        const own = element.dataset[filter.dataset.filter];
-        return filter.value !== "" && own !== undefined && own !== "" && own !== filter.value;
-      });
-      element.classList.toggle("hidden", away);
+  const apply = () => document.querySelectorAll("[data-dataset], [data-variant]").forEach((element) => {
+    const away = filters.some((filter) => {
+      const own = element.dataset[filter.dataset.filter];
+      return filter.value !== "" && own && own !== filter.value;
     });
-  };
+    element.classList.toggle("hidden", away);
+  });
   filters.forEach((filter) => filter.addEventListener("change", apply));
+
+  // A link to a row in a closed table opens it.
+  const open = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const closed = target && target.closest("details:not([open])");
+    if (closed) { closed.open = true; target.scrollIntoView(); }
+  };
+  window.addEventListener("hashchange", open);
+  open();
 
   // The maze's belief, step by step.
   const source = document.getElementById("belief-data");
   if (!source) return;
-  const belief = JSON.parse(source.textContent);
+  const { colours, mazes } = JSON.parse(source.textContent);
   const svg = document.querySelector("#maze-player svg");
-  const make = (name, attributes) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  const [name, choice, slider, time, play] = ["name", "trajectory", "step", "time", "play"].map((id) => document.getElementById("maze-" + id));
+  const make = (parent, kind, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", kind);
     Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
+    parent.append(element);
     return element;
   };
-  const moving = make("g", {});
-  svg.append(moving);
-  const slider = document.getElementById("maze-step");
-  const choice = document.getElementById("maze-trajectory");
-  const label = document.getElementById("maze-time");
-  const pose = (values, colour) => {
-    const [x, y, dx, dy] = values;
-    moving.append(
-      make("circle", { cx: x, cy: belief.height - y, r: belief.height / 45, fill: colour }),
-      make("line", { x1: x, y1: belief.height - y, x2: x + dx, y2: belief.height - y - dy, stroke: colour, "stroke-width": belief.height / 90 }));
+  let size, moving;
+  const maze = () => {
+    const grid = mazes[name.value].map;
+    size = grid.length;
+    svg.setAttribute("viewBox", `0 0 ${grid[0].length} ${size}`);
+    svg.replaceChildren();
+    grid.forEach((row, r) => row.forEach((cell, c) => {
+      if (cell > 0) make(svg, "rect", { x: c, y: r, width: 1, height: 1, fill: cell > 1 ? colours.landmark : colours.wall, "shape-rendering": "crispEdges" });
+    }));
+    moving = make(svg, "g", {});
+    draw();
+  };
+  const pose = ([x, y, dx, dy], colour) => {
+    make(moving, "circle", { cx: x, cy: size - y, r: size / 45, fill: colour });
+    make(moving, "line", { x1: x, y1: size - y, x2: x + dx, y2: size - y - dy, stroke: colour, "stroke-width": size / 90 });
   };
   const draw = () => {
-    const run = belief.trajectories[choice.value];
-    const t = Math.min(Number(slider.value), run.truth.length - 1);
+    const runs = mazes[name.value].trajectories;
+    const run = runs[Math.min(choice.value, runs.length - 1)];
+    slider.max = run.truth.length - 1;
+    const t = Number(slider.value);
     moving.replaceChildren();
-    run.particles[t].forEach(([x, y]) => moving.append(
-      make("circle", { cx: x, cy: belief.height - y, r: belief.height / 80, fill: belief.colours[2], "fill-opacity": 0.6 })));
+    run.particles[t].forEach(([x, y]) => make(moving, "circle", { cx: x, cy: size - y, r: size / 80, fill: colours.particle, "fill-opacity": 0.6 }));
     if (run.exact.length > t) {
       const [x, y] = run.exact[t];
-      moving.append(make("circle", { cx: x, cy: belief.height - y, r: belief.height / 28, fill: "none",
-        stroke: belief.colours[3], "stroke-width": belief.height / 140 }));
+      make(moving, "circle", { cx: x, cy: size - y, r: size / 28, fill: "none", stroke: colours.exact, "stroke-width": size / 140 });
     }
-    pose(run.truth[t], belief.colours[0]);
-    pose(run.prediction[t], belief.colours[1]);
-    label.textContent = "t = " + t;
+    pose(run.truth[t], colours.truth);
+    pose(run.prediction[t], colours.prediction);
+    time.textContent = "t = " + t;
   };
   slider.addEventListener("input", draw);
   choice.addEventListener("change", draw);
+  name.addEventListener("change", maze);
   let timer = null;
-  const play = document.getElementById("maze-play");
   play.addEventListener("click", () => {
     if (timer) { clearInterval(timer); timer = null; play.textContent = "Play"; return; }
     play.textContent = "Pause";
@@ -120,5 +100,5 @@
       draw();
     }, 180);
   });
-  draw();
+  maze();
 })();

@@ -11,7 +11,7 @@ import numpy as np
 from pfrnn.study.data.maze.maps import load_maze
 from pfrnn.study.data.registry import dataset
 from pfrnn.study.report.figures.belief import draw_belief
-from pfrnn.study.report.figures.style import INK, colour, label, light_grid, new_figure
+from pfrnn.study.report.figures.style import INK, label, light_grid, new_figure, shown_as
 from pfrnn.study.report.samples import Arrays, belief_sample, read_arrays
 
 SEQUENCES = 3
@@ -65,7 +65,7 @@ def _predictions(arrays: Arrays, name: str, variant: str) -> Any:
             ax.set_xlabel("step")
             light_grid(ax)
         ax.plot(*lines[0], color=INK, label="truth")
-        ax.plot(*lines[1], color=colour(variant), label=label(variant))
+        ax.plot(*lines[1], label=label(variant), **shown_as(variant))
         ax.set_title(f"test sequence {int(arrays['index'][number])}")
     axes[0][0].set_ylabel(card.unit)
     axes[0][0].legend()
