@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-
 Alternative = Literal["greater", "two-sided"]
 EXACT_PAIRS = 16  # up to 2^16 sign patterns are enumerated; above, they are drawn
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pfrnn.study.evaluate.statistics import t_interval
+from pfrnn.study.report.gains import gain_interval
 from pfrnn.study.report.paper.numbers import paper_numbers, printed
 from pfrnn.study.report.results import Ours, Results, summarised
 from pfrnn.study.report.units import Reading, reading_of
@@ -22,11 +24,10 @@ from pfrnn.study.report.verdicts import (
     NOT_RUN,
     REDUCED_TIERS,
     REFERENCE,
-    UNPUBLISHED_MAPS,
     Verdict,
-    direction,
     judge,
     obstacle,
+    order,
 )
 from pfrnn.study.variants import FIDELITY, SEARCHED, VARIANTS, variant
 
@@ -138,16 +139,33 @@ def _verdict(results: Results, number: Any, ours: Ours) -> Verdict:
     found = obstacle(results.study.tier, number.dataset, results.state(number.dataset))
     if found is None:
         confidence = results.study.confidence
-        return judge(number.paper, ours.values, ours.errors, number.scale, ours.n_test, confidence)
+        trivial = results.controls(number.dataset)
+        trivial.pop("exact_posterior", None)
+        return judge(
+            number.paper,
+            ours.values,
+            ours.errors,
+            number.scale,
+            ours.n_test,
+            confidence,
+            trivial,
+        )
     if found.word != DIRECTION:
         return found
     for partner in PARTNERS.get(number.variant, ABLATION_PARTNERS):
         theirs = results.get(number.dataset, partner, number.size_rule)
         other = _beside(number, partner)
         if theirs is not None and other is not None and partner != number.variant:
-            both, paper = (ours.mean, theirs.mean), (number.value, other.value)
-            return direction(found.reason, number.scale, both, paper, other.method)
-    return direction(found.reason, number.scale, (), (), "")
+            pair = (number.variant, partner, number.size_rule)
+            gain = gain_interval(results, number.dataset, *pair)
+            return order(found.reason, gain, _paper_gain(number, other), other.method)
+    return order(found.reason, None, 0.0, "")
+
+
+def _paper_gain(number: Any, other: Any) -> float:
+    """The paper's difference, positive where the number is better than the other."""
+    sign = 1.0 if number.scale == "accuracy" else -1.0
+    return float(sign * (number.value - other.value))
 
 
 def _beside(number: Any, partner: str) -> Any:
@@ -248,24 +266,20 @@ def _summary_cell(
     if ours is None:
         why = part if "none" in part else "needs every cell of its table 5 row"
         return cell(number, None, Verdict(NOT_RUN, why), state, number.paper)
-    reasons = ["some data are excerpts"] if "excerpt" in states else []
-    if number.column == "Regression":
-        reasons.append(f"the maps of {' and '.join(UNPUBLISHED_MAPS)} are not published")
     if tier in REDUCED_TIERS:
         verdict = Verdict(NOT_COMPARABLE, ", ".join(filter(None, ["reduced tier", part])))
     elif part:
         verdict = Verdict(NOT_COMPARABLE, part)
-    elif reasons:
+    else:
+        # Most of its sets have no published split: order alone, over our shared repetitions.
         partner = next(name for name in ABLATION_PARTNERS if name != number.variant)
         other = _beside(number, partner)
-        both = (ours.mean, summaries[other.method].mean)
-        paper = (number.value, other.value)
-        verdict = direction("; ".join(reasons), number.scale, both, paper, other.method)
-    else:
-        confidence = results.study.confidence
-        verdict = judge(
-            number.paper, ours.values, ours.errors, number.scale, ours.n_test, confidence
-        )
+        sign = 1.0 if number.scale == "accuracy" else -1.0
+        theirs = summaries[other.method]
+        gains = [sign * (a - b) for a, b in zip(ours.values, theirs.values, strict=True)]
+        gain = t_interval(gains, results.study.confidence)
+        reason = "protocols of its sets not published"
+        verdict = order(reason, gain, _paper_gain(number, other), other.method)
     return cell(number, ours, verdict, state, number.paper)
 
 
@@ -358,6 +372,12 @@ def _controls(results: Results, rows: list[dict[str, Any]]) -> list[dict[str, An
         for name, values in sorted(results.card(dataset).get("controls", {}).items()):
             if not math.isfinite(values.get(metric, math.nan)):
                 continue
+            value, bound = values[metric] * scale, ""
+            lost = values.get("success") == 100.0 and metric == "last_step_mse"
+            if name == "exact_posterior" and lost and "trajectories" in values:
+                # None of n is lost: at most 3 / n are, by the rule of three, as far off as a guess.
+                guess = results.card(dataset)["controls"]["map_centre"][metric]
+                value, bound = 3.0 / values["trajectories"] * guess, "at most"
             found.append(
                 {
                     "table": table,
@@ -365,8 +385,11 @@ def _controls(results: Results, rows: list[dict[str, Any]]) -> list[dict[str, An
                     "column": column,
                     "dataset": dataset,
                     "metric": metric,
-                    "ours": values[metric] * scale,
-                    "sampling_error": values.get(f"{metric}_se", math.nan) * scale,
+                    "ours": value,
+                    "sampling_error": math.nan
+                    if bound
+                    else values.get(f"{metric}_se", math.nan) * scale,
+                    "reason": bound,
                     "control": True,
                 }
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pfrnn.study.files import read_mapping
 from pfrnn.study.report.evidence import read_evidence
-from pfrnn.study.report.report import DIGESTS, render
+from pfrnn.study.report.report import DIGESTS, published_beside, render
 
 # Bytes of these depend on the evidence and the code only, whatever machine renders them.
 TEXTS = ("claims.md", "summary.md", "tables/*.csv", "tables/*.md", "tables/*.tex")
@@ -26,7 +26,7 @@ def check_report(folder: Path) -> list[str]:
     stored = read_mapping(folder / "figures" / DIGESTS, cure)
     with tempfile.TemporaryDirectory() as temporary:
         fresh = Path(temporary)
-        render(read_evidence(folder), fresh)
+        render(read_evidence(folder), fresh, published_beside(folder))
         new = read_mapping(fresh / "figures" / DIGESTS, cure)
         names = _names(folder) | _names(fresh)
         if stored["renderer"] == new["renderer"]:

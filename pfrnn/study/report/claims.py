@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pfrnn.study.evaluate.paired import holm, n_needed, sign_flip_test
+from pfrnn.study.evaluate.paired import excluded_beyond, holm, n_needed, sign_flip_test
 from pfrnn.study.report.claim_list import CLAIMS, PF, Claim
+from pfrnn.study.report.gains import gains_frame
 from pfrnn.study.report.measures import (
     PARTICLES,
     Strata,
@@ -23,7 +24,6 @@ from pfrnn.study.report.results import Ours, Results
 from pfrnn.study.report.verdicts import REDUCED_TIERS
 
 LEVEL = 0.05
-SMALLEST_N = 10  # repetitions below which one data set alone is not tested
 HOLDS, FAILS, UNDECIDED = "holds", "doesn't hold", "undecided"
 NOT_JUDGED, NOT_RUN = "not judged", "not run"
 REDUCED = f"{NOT_JUDGED} (reduced tier)"
@@ -41,34 +41,65 @@ def count(strata: Strata) -> tuple[int, int, int]:
     )
 
 
-def judge_claims(
-    results: Results, claims: Sequence[Claim] = CLAIMS
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Judge every claim, with p-values adjusted over all claims that have data.
+class Judged(NamedTuple):
+    """What was tested, as frames: a row a claim, a row a stratum behind it, a row a gain."""
 
-    Returns:
-        A row a claim, and a row for each data set and pair behind it.
-    """
-    rows, strata_rows = [], []
-    for claim in claims:
-        strata = claim.measure(scores_of(results))
-        rows.append(_claim_row(claim, strata))
-        strata_rows += [
-            {"claim": claim.name, "stratum": label, "n": len(d), "mean_difference": np.mean(d),
-             "p": sign_flip_test({label: d}, "two-sided").p_value}
-            for label, d in strata.items()
-        ]  # fmt: skip
-    frame = pd.DataFrame(rows)
-    ran = frame["pairs"] > 0
-    for name in ("p_holm", "p_holm_opposite"):
-        frame.loc[ran, name] = holm(frame.loc[ran, name].tolist())
-    reduced = results.study.tier in REDUCED_TIERS
-    frame["verdict"] = [
-        NOT_RUN if not row.pairs else REDUCED if reduced else _verdict(row)
-        for row in frame.itertuples()
+    claims: pd.DataFrame
+    strata: pd.DataFrame
+    gains: pd.DataFrame
+
+    @property
+    def p_values(self) -> list[float]:
+        """P-values of all tests of the family: claims that ran and headline gains."""
+        headline = self.gains[self.gains["headline"]]["p"]
+        return [float(p) for p in [*self.claims["p"], *headline] if p == p]
+
+
+def tested(results: Results) -> Judged:
+    """Compute every claim and gain, without verdicts."""
+    measured = [(claim, claim.measure(scores_of(results))) for claim in CLAIMS]
+    strata = [
+        (claim.name, label, len(d), float(np.mean(d)))
+        for claim, own in measured
+        for label, d in own.items()
     ]
-    columns = ["claim", "stratum", "n", "mean_difference", "p_holm", "verdict"]
-    return frame, _judge_strata(pd.DataFrame(strata_rows), reduced).reindex(columns=columns)
+    return Judged(
+        pd.DataFrame([_claim_row(*one) for one in measured]),
+        pd.DataFrame(strata, columns=["claim", "stratum", "n", "mean_difference"]),
+        gains_frame(results),
+    )
+
+
+def judge(results: Results, others: Sequence[Results] = ()) -> Judged:
+    """Judge every claim and headline gain; p-values are adjusted over the whole study.
+
+    Args:
+        results: the report's.
+        others: of the study's other tiers: their tests belong to the family, too.
+    """
+    own = tested(results)
+    family = own.p_values + [p for other in others for p in tested(other).p_values]
+    adjusted = dict(zip(family, holm(family), strict=True))
+    reduced = results.study.tier in REDUCED_TIERS
+    for frame in (own.claims, own.gains):
+        frame["p_holm"] = [adjusted.get(p, math.nan) for p in frame["p"]]
+    own.claims["verdict"] = [
+        NOT_RUN if not row.pairs else REDUCED if reduced else _verdict(row)
+        for row in own.claims.itertuples()
+    ]
+    own.gains["verdict"] = [
+        DASH
+        if not row.headline or row.p != row.p
+        else REDUCED
+        if reduced
+        else UNDECIDED
+        if row.p_holm > LEVEL
+        else "gain"
+        if row.gain > 0
+        else "loss"
+        for row in own.gains.itertuples()
+    ]
+    return own
 
 
 def _claim_row(claim: Claim, strata: Strata) -> dict[str, Any]:
@@ -92,22 +123,21 @@ def _claim_row(claim: Claim, strata: Strata) -> dict[str, Any]:
         "pairs": 0,
         "sets": sorted({label.partition(" / ")[0] for label in strata}),
     }
-    numbers = ("statistic", "p_holm", "p_holm_opposite", "mean_difference", "standardised_effect",
-               "pairs_needed")  # fmt: skip
+    numbers = "statistic p mean_difference standardised_effect pairs_needed excluded".split()
     row |= dict.fromkeys(numbers, math.nan)
     if not strata:
         return row
-    up = sign_flip_test(strata)
-    down = sign_flip_test({k: [-x for x in d] for k, d in strata.items()})
+    test = sign_flip_test(strata, "two-sided")
     effect = _standardised(strata)
+    means = [float(np.mean(d)) for d in strata.values()]
     return row | {
-        "pairs": up.pairs,
-        "statistic": up.statistic,
-        "p_holm": up.p_value,
-        "p_holm_opposite": down.p_value,
-        "mean_difference": float(np.mean([np.mean(d) for d in strata.values()])),
+        "pairs": test.pairs,
+        "statistic": test.statistic,
+        "p": test.p_value,
+        "mean_difference": float(np.mean(means)),
         "standardised_effect": math.nan if effect is None else effect,
-        "pairs_needed": (n_needed(effect) if effect is not None else None) or math.nan,
+        "pairs_needed": (n_needed(abs(effect)) if effect else None) or math.nan,
+        "excluded": excluded_beyond(means) if len(means) > 2 else math.nan,
     }
 
 
@@ -127,34 +157,18 @@ def _standardised(strata: Strata) -> float | None:
 def _verdict(row: Any) -> str:
     part = "" if row.strata == row.named else f" (on {row.strata} of its {row.named} comparisons)"
     if row.p_holm <= LEVEL:
-        return HOLDS + part
-    if row.p_holm_opposite <= LEVEL:
-        return FAILS + part
-    if math.isnan(row.pairs_needed):
-        return f"{UNDECIDED} ({row.pairs} pairs; the effect seen does not point the claimed way)"
-    return (
-        f"{UNDECIDED} ({row.pairs} pairs; about {row.pairs_needed:.0f} needed at the effect seen)"
-    )
+        return (HOLDS if row.statistic > 0 else FAILS) + part
+    said = [f"{row.pairs} pairs"]
+    if not math.isnan(row.pairs_needed):
+        said.append(f"about {row.pairs_needed:.0f} needed at the effect seen")
+    if not math.isnan(row.excluded):
+        said.append(f"a mean effect beyond a factor {math.exp(row.excluded):.2f} is excluded")
+    return f"{UNDECIDED} ({'; '.join(said)})"
 
 
-def _judge_strata(frame: pd.DataFrame, reduced: bool) -> pd.DataFrame:
-    """Test each stratum alone where n allows; p-values adjusted over all that are tested."""
-    if frame.empty:
-        return frame
-    tested = frame["n"] >= SMALLEST_N
-    frame["p_holm"] = math.nan
-    frame["verdict"] = REDUCED if reduced else "undecided, n too small"
-    if tested.any() and not reduced:
-        p = holm(frame.loc[tested, "p"].tolist())
-        frame.loc[tested, "p_holm"] = p
-        words = np.where(frame.loc[tested, "mean_difference"] > 0, HOLDS, FAILS)
-        frame.loc[tested, "verdict"] = np.where(np.array(p) > LEVEL, UNDECIDED, words)
-    return frame
-
-
-def ratio_text(effect: float) -> str:
-    """Write a mean difference of log errors (or logits) as a ratio of errors (or odds)."""
-    return f"{number(math.exp(-effect), 2)} times the error"
+def signed(value: float) -> str:
+    """Write a number with two digits and its sign."""
+    return DASH if math.isnan(value) else ("+" if value > 0 else "") + number(value, 2)
 
 
 def tally(wins: int, ties: int, losses: int) -> str:
@@ -176,6 +190,7 @@ def shown_claims(frame: pd.DataFrame) -> pd.DataFrame:
             "computed": row.computed,
             "ours": tally(row.wins, row.ties, row.losses) if row.pairs else NOT_RUN,
             "paper's own numbers": tally(row.paper_wins, row.paper_ties, row.paper_losses),
+            "effect that decides": signed(row.statistic),
             "p (Holm)": significant(row.p_holm, 2) if row.pairs else DASH,
             "verdict": row.verdict,
         }
@@ -262,3 +277,9 @@ def _alone(results: Results, ours: Ours) -> bool:
 
 def _range(what: str, ratios: Sequence[float]) -> str:
     return f"{what} from {min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""
+
+
+def word_counts(judged: Judged, results: Results) -> dict[str, int]:
+    """Count the verdicts on all claims, the counted ones included."""
+    words = pd.concat([judged.claims["verdict"], counted_claims(results)["verdict"]])
+    return words.str.partition(" (")[0].value_counts().sort_index().to_dict()

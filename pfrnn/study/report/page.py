@@ -14,7 +14,7 @@ from markupsafe import Markup
 from pfrnn.study.config import TIERS
 from pfrnn.study.files import write_text
 from pfrnn.study.report.assets import asset
-from pfrnn.study.report.claims import shown_claims
+from pfrnn.study.report.claims import Judged, word_counts
 from pfrnn.study.report.figures.belief import player
 from pfrnn.study.report.figures.style import label, svg_text
 from pfrnn.study.report.paper.numbers import TITLES
@@ -25,6 +25,11 @@ from pfrnn.study.report.tables import laid_out, texts_of, tier_note
 from pfrnn.study.report.units import reading_of
 from pfrnn.study.report.verdicts import MEANINGS, NOT_RUN, REDUCED_TIERS, REFERENCE, SIGNS
 
+# Tiers that were planned after results of another were seen; the others were planned before.
+AFTER = {
+    "gpu_long": "This tier was planned after the results of tier gpu were seen: its tests are "
+    "exploratory. They count in one family with those of tier gpu.",
+}
 OTHERS = {
     "localization": (
         "Localisation",
@@ -42,7 +47,7 @@ OTHERS = {
 
 
 def write_page(
-    path: Path, cells: pd.DataFrame, claims: pd.DataFrame, results: Results, parts: Sequence[Part]
+    path: Path, cells: pd.DataFrame, judged: Judged, results: Results, parts: Sequence[Part]
 ) -> None:
     """Render the page."""
     environment = jinja2.Environment(
@@ -55,7 +60,6 @@ def write_page(
     )
     environment.filters["svg"] = lambda drawing: Markup(svg_text(drawing))
     tier, data = results.study.tier, player(results)
-    words = shown_claims(claims)["verdict"].str.partition(" (")[0].value_counts().sort_index()
     tables = _tables(cells, results)
     page: dict[str, Any] = {
         "tier": tier,
@@ -64,7 +68,7 @@ def write_page(
         "banner": _banner(tier),
         "sentences": _sentences(cells, results),
         "verdicts": [] if tier in REDUCED_TIERS else _verdicts(cells),
-        "claims": {} if tier in REDUCED_TIERS else words.to_dict(),
+        "claims": {} if tier in REDUCED_TIERS else word_counts(judged, results),
         "datasets": sorted({*cells["dataset"], *results.sets} - {"all"}),
         "variants": [(name, label(name)) for name in dict.fromkeys(cells["variant"]) if name],
         "tables": tables,
@@ -104,6 +108,8 @@ def _sentences(cells: pd.DataFrame, results: Results) -> list[str]:
             f"{ran_sentence(cells, results)} Ran: {joined(rows['dataset'])}; up to {most} "
             f"repetitions of {rows['final_id'].nunique()} settings."
         ]
+    if study.tier in AFTER:
+        said.append(AFTER[study.tier])
     if study.missing:
         names = "; ".join(f"{name} ({why})" for name, why in sorted(study.missing.items()))
         said.append(f"Missing: {names}. The section on missing data sets says how to add them.")

@@ -16,7 +16,7 @@ from pfrnn.study.plan import Plan
 from pfrnn.study.recorded import tier_recorded
 from pfrnn.study.report import sections
 from pfrnn.study.report.cells import all_cells
-from pfrnn.study.report.claims import counted_claims, judge_claims, shown_claims
+from pfrnn.study.report.claims import counted_claims, judge, shown_claims
 from pfrnn.study.report.collect import check_cards, collect
 from pfrnn.study.report.evidence import Evidence, Study, read_evidence, write_evidence
 from pfrnn.study.report.fidelity import TITLE, fidelity_frame, fidelity_sentences, shown_fidelity
@@ -31,6 +31,15 @@ from pfrnn.study.report.summary import summary
 from pfrnn.study.report.tables import latex, markdown, tier_note, write_csv, write_tables
 
 DIGESTS = "digests.json"
+# Sections of figures alone.
+FIGURES = (
+    "Localisation",
+    "Learning curves",
+    "Belief in the maze",
+    "Particles",
+    "Bayesian RNNs and ensembles",
+    "Cost",
+)
 
 
 class Slices(NamedTuple):
@@ -68,7 +77,7 @@ def write_report(
         say: is given what was kept, dropped or replaced, line by line.
     """
     if (results / "data" / "study.json").is_file():
-        return render(read_evidence(results), out)
+        return render(read_evidence(results), out, published_beside(out))
     if slices is None:
         evidence, said = collect(results, prepared, study), []
     else:
@@ -76,7 +85,7 @@ def write_report(
     for line in said:
         say(line)
     write_evidence(evidence, out)
-    return render(read_evidence(out), out)
+    return render(read_evidence(out), out, published_beside(out))
 
 
 def gather(
@@ -110,16 +119,34 @@ def gather(
     return evidence, said
 
 
-def render(evidence: Evidence, out: Path) -> Path:
-    """Render every table, figure and the page from evidence; return the page's path."""
+def published_beside(folder: Path) -> list[Evidence]:
+    """Return the evidence of the study's other published tiers, whose tests are of one family.
+
+    The main study's report lies in a folder, another tier's in a folder within.
+    """
+    main = folder.parent if (folder.parent / "data" / "study.json").is_file() else folder
+    every = [main, *(path.parents[1] for path in sorted(main.glob("*/data/study.json")))]
+    return [read_evidence(path) for path in every if path.resolve() != folder.resolve()]
+
+
+def render(evidence: Evidence, out: Path, beside: Sequence[Evidence] = ()) -> Path:
+    """Render every table, figure and the page; return the page's path.
+
+    Args:
+        evidence: what is reported.
+        out: the report's folder.
+        beside: the study's other tiers (:func:`published_beside`).
+    """
     results = Results(evidence)
     tier = evidence.study.tier
     cells = all_cells(results)
-    claims, strata = judge_claims(results)
-    drawings = draw(results)
+    judged = judge(results, [Results(other) for other in beside])
+    claims = judged.claims
+    drawings = draw(results) | {"Gains": [points.forest(judged.gains)]}
     write_tables(cells, tier, out / "tables")
     write_csv(claims.drop(columns=["table", "named", "sets"]), out / "tables" / "claims.csv", 6)
-    write_csv(strata, out / "tables" / "claim_sets.csv", 6)
+    write_csv(judged.strata, out / "tables" / "claim_sets.csv", 6)
+    write_csv(judged.gains, out / "tables" / "gains.csv", 6)
     if len(cost := sections.cost_frame(results)):
         write_csv(cost, out / "tables" / "cost.csv")
     text = f"# Claims\n\n{tier_note(tier)}\n\n{markdown(shown_claims(claims))}\n"
@@ -128,13 +155,14 @@ def render(evidence: Evidence, out: Path) -> Path:
     flat = [drawing for several in drawings.values() for drawing in several]
     write_figures(flat, out / "figures")
     drawn = [drawing.name for drawing in flat if drawing.figure is not None]
-    shown = next((n for n in drawn if n.startswith(("localization", "scatter", "learn"))), "")
-    write_text(out / "summary.md", summary(cells, claims, results, shown))
+    shown = next((n for n in drawn if n.startswith(("gains", "localization", "learn"))), "")
+    write_text(out / "summary.md", summary(cells, judged, results, shown))
     parts = [
-        sections.claims_part(claims, strata, results),
+        sections.gains_part(judged, drawings["Gains"][0]),
+        sections.claims_part(judged, results),
         *_fidelity(results, out / "tables"),
         sections.controls_part(results),
-        *(figure_part(title, own) for title, own in drawings.items() if title != "Data"),
+        *(figure_part(title, drawings[title]) for title in FIGURES),
         sections.units_part(results),
         sections.parity_part(results),
         *sections.gaps_parts(),
@@ -142,7 +170,7 @@ def render(evidence: Evidence, out: Path) -> Path:
         sections.data_part(results, drawings["Data"]),
         sections.runs_part(results),
     ]
-    write_page(out / "index.html", cells, claims, results, parts)
+    write_page(out / "index.html", cells, judged, results, parts)
     plt.close("all")
     return out / "index.html"
 

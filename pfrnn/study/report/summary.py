@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pfrnn.study.report.claims import shown_claims
+from pfrnn.study.report.claims import Judged, word_counts
 from pfrnn.study.report.figures.style import label
 from pfrnn.study.report.results import Results
 from pfrnn.study.report.sections import joined
@@ -25,7 +25,7 @@ def ran_sentence(cells: pd.DataFrame, results: Results) -> str:
     return f"{ran} of the paper's {len(fillable)} numbers have one of ours."
 
 
-def summary(cells: pd.DataFrame, claims: pd.DataFrame, results: Results, figure: str) -> str:
+def summary(cells: pd.DataFrame, judged: Judged, results: Results, figure: str) -> str:
     """Return the summary as Markdown; ``figure`` is the image that it shows."""
     tier = results.study.tier
     parts = [f"{tier_note(tier)} {ran_sentence(cells, results)}\n", _main_table(cells, results)]
@@ -38,8 +38,7 @@ def summary(cells: pd.DataFrame, claims: pd.DataFrame, results: Results, figure:
             if word != REFERENCE
         ]
         parts.append(markdown(labelled(rows, "verdict on a printed number", "cells")))
-        words = shown_claims(claims)["verdict"].str.partition(" (")[0].value_counts().sort_index()
-        rows = [(str(word), str(number)) for word, number in words.items()]
+        rows = [(word, str(number)) for word, number in word_counts(judged, results).items()]
         parts.append(markdown(labelled(rows, "the paper's claims", "number")))
     parts.append(provenance(results, 12) + "\n")
     if figure:

@@ -48,7 +48,8 @@ def texts_of(row: Any) -> dict[str, str]:
     if row.control is True:
         error = f"± {number(row.sampling_error, digits)} (standard error)"
         spread = error if known(row.sampling_error) else ""
-        return {"ours": number(row.ours, digits), "spread": spread}
+        bound = "≤ " if row.reason == "at most" else ""
+        return {"ours": bound + number(row.ours, digits), "spread": spread}
     spread = " ".join(
         [
             interval_text(row.low, row.high, digits),

@@ -10,7 +10,6 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from pfrnn.errors import RecordError
 from pfrnn.study.data.base import PreparedCard, Split
-from pfrnn.study.evaluate.diagnostics import effective_sample_size, unique_ancestors
 from pfrnn.study.evaluate.metrics import Contributions, average, contributions, metrics, score
 from pfrnn.study.evaluate.sampling import overlapping_sequences, sampling_errors
 from pfrnn.study.evaluate.selection import Candidate, better, choose
@@ -175,13 +174,6 @@ def test_better_never_accepts_what_is_not_finite():
     assert not better(math.nan, 1.0, math.inf, math.inf)
     assert not better(math.inf, 1.0, math.inf, math.inf)
     assert not better(1.0, 1.0, 1.0, 1.0)
-
-
-def test_diagnostics_of_a_belief():
-    weights = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
-    with np.errstate(divide="ignore"):
-        assert effective_sample_size(np.log(weights)).tolist() == [2.0, 1.0]
-    assert unique_ancestors(np.array([[0, 1, 2], [2, 2, 2]])).tolist() == [3, 1]
 
 
 def overlapping_split(starts: list[int], steps: int = 4) -> Split:

@@ -9,7 +9,7 @@ import pytest
 import simulated
 
 from pfrnn.study.report.cells import all_cells, summarise
-from pfrnn.study.report.claims import counted_claims, judge_claims, shown_claims
+from pfrnn.study.report.claims import counted_claims, judge, shown_claims
 from pfrnn.study.report.paper.numbers import paper_numbers
 from pfrnn.study.report.tables import escape, laid_out, latex, markdown, texts_of, write_tables
 from pfrnn.study.report.units import reading_of
@@ -35,7 +35,7 @@ def test_random_parts(tmp_path: Path, seed: int) -> None:
                 row[column] = rng.choice([float("nan"), 0.0, float("inf")])
     results = simulated.results_of(tmp_path, FULL, rows)
     cells = all_cells(results)
-    claims, _ = judge_claims(results)
+    claims = judge(results).claims
     write_tables(cells, "gpu", tmp_path / "tables")
     texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "tables").iterdir()]
     texts += [markdown(shown_claims(claims)), markdown(counted_claims(results))]
@@ -47,9 +47,7 @@ def test_random_parts(tmp_path: Path, seed: int) -> None:
     assert single[["low", "prediction_low"]].isna().all(axis=None)
 
 
-def cells_of(
-    tmp_path: Path, tier: str, datasets: tuple[str, ...], out: str = ""
-) -> pd.DataFrame:
+def cells_of(tmp_path: Path, tier: str, datasets: tuple[str, ...], out: str = "") -> pd.DataFrame:
     plan = simulated.study(tier, datasets, variants=ABLATIONS)
     rows = [row for row in simulated.result_rows(plan) if row["final_id"] != out]
     cells = all_cells(simulated.results_of(tmp_path, plan, rows))

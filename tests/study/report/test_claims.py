@@ -8,9 +8,18 @@ import pandas as pd
 import pytest
 import simulated
 
+from pfrnn.study.evaluate.paired import excluded_beyond
 from pfrnn.study.report.cells import MAZES
 from pfrnn.study.report.claim_list import CLAIMS
-from pfrnn.study.report.claims import count, counted_claims, judge_claims, tally
+from pfrnn.study.report.claims import (
+    Judged,
+    count,
+    counted_claims,
+    judge,
+    shown_claims,
+    tally,
+    tested,
+)
 from pfrnn.study.report.measures import PARTICLES, paper_score
 from pfrnn.study.report.results import Results
 
@@ -59,7 +68,7 @@ def judged(
     factor: dict[str, float],
     datasets: tuple[str, ...] = simulated.DATASETS,
     repetitions: int = 6,
-) -> tuple[dict[str, Any], pd.DataFrame]:
+) -> tuple[dict[str, Any], Judged]:
     """Claims on results where each variant's error is ``factor`` times a common one."""
     plan = simulated.study(tier, datasets, variants)
     rows = []
@@ -71,8 +80,8 @@ def judged(
                 error = 20.0 * factor[name] * noise
                 value = 100 - error if metric == "accuracy" else error
                 rows.append(simulated.row(tier, dataset, name, "fixed", repetition, metric, value))
-    claims, strata = judge_claims(simulated.results_of(tmp_path, plan, rows))
-    return {row.claim: row for row in claims.itertuples()}, strata
+    found = judge(simulated.results_of(tmp_path, plan, rows))
+    return {row.claim: row for row in found.claims.itertuples()}, found
 
 
 def test_a_true_order_holds_and_a_false_one_does_not(tmp_path: Path) -> None:
@@ -113,19 +122,64 @@ def test_more_particles(tmp_path: Path) -> None:
     assert found["particles"].paper_wins == 13
 
 
-def test_single_sets_need_ten_repetitions(tmp_path: Path) -> None:
-    factor = {"lstm": 1.0, "pf_lstm": 0.5}
-    for n, verdict in ((6, "undecided, n too small"), (10, "holds")):
-        folder = tmp_path / str(n)
-        _, strata = judged(folder, "paper", tuple(factor), factor, ("air", "pm"), n)
-        assert set(strata["verdict"]) == {verdict}
-
-
 def test_a_reduced_tier_judges_nothing(tmp_path: Path) -> None:
     factor = {"lstm": 1.0, "pf_lstm": 0.5}
-    found, strata = judged(tmp_path, "quick", tuple(factor), factor, ("air", "pm"))
+    found, judged_ = judged(tmp_path, "quick", tuple(factor), factor, ("air", "pm"))
     assert found["pf-real"].verdict == "not judged (reduced tier)"
-    assert set(strata["verdict"]) == {"not judged (reduced tier)"}
+    assert set(judged_.gains["verdict"]) == {"not judged (reduced tier)"}
+
+
+def test_many_small_gains_decide_against_one_large_loss(tmp_path: Path) -> None:
+    """The test counts each set alike: what is shown is the effect that decides, not the mean."""
+    plan = simulated.study("gpu", variants=("lstm", "pf_lstm"))
+    rows = []
+    for dataset in plan.datasets:
+        metric = simulated.reading_of(dataset).metric
+        for repetition in range(6):
+            error = 1.0 + 0.02 * math.sin(17.0 * repetition)
+            factors = {"lstm": 1.0, "pf_lstm": 50.0 if dataset == "pm" else 0.97}
+            for name, factor in factors.items():
+                value = 100 - factor * error if metric == "accuracy" else factor * error
+                rows.append(simulated.row("gpu", dataset, name, "fixed", repetition, metric, value))
+    claims = judge(simulated.results_of(tmp_path, plan, rows)).claims.set_index("claim")
+    assert claims.loc["pf-real", "verdict"] == "holds (on 10 of its 20 comparisons)"
+    assert claims.loc["pf-real", "mean_difference"] < 0 < claims.loc["pf-real", "statistic"]
+    shown = shown_claims(claims.reset_index())
+    assert shown["effect that decides"][3] == "+0.80"
+
+
+def test_one_family_over_all_tiers(tmp_path: Path) -> None:
+    """Holm's factor counts the claims and headline gains of every tier."""
+    plan = simulated.study("gpu", ("air", "pm"), ("lstm", "pf_lstm"))
+    one, other = (
+        simulated.results_of(tmp_path / str(seed), plan, simulated.result_rows(plan, 6, seed))
+        for seed in (0, 1)
+    )
+    alone, both = judge(one), judge(one, [other])
+    assert len(alone.p_values) == 1 + 2  # one claim ran, on two sets
+    least = min(alone.p_values)
+    assert least < min(tested(other).p_values)
+    for found, size in ((alone, 3), (both, 6)):
+        frame = pd.concat([found.claims, found.gains])
+        assert frame["p_holm"].min() == pytest.approx(min(1.0, size * least))
+
+
+def test_gains_say_what_is_found_and_what_is_excluded(tmp_path: Path) -> None:
+    plan = simulated.study("gpu", ("air", "pm", "aep"), ("lstm", "pf_lstm"))
+    rows = []
+    noise = [0.0, 0.01, -0.012, 0.004, -0.006, 0.008]
+    for dataset, factor in (("air", 0.8), ("pm", 1.25), ("aep", 1.0)):
+        metric = simulated.reading_of(dataset).metric
+        for r, shift in enumerate(noise):
+            pairs = (("lstm", 20.0), ("pf_lstm", 20.0 * factor * math.exp(shift)))
+            for name, value in pairs:
+                rows.append(simulated.row("gpu", dataset, name, "fixed", r, metric, value))
+    gains = judge(simulated.results_of(tmp_path, plan, rows)).gains.set_index("dataset")
+    assert gains["verdict"].to_dict() == {"air": "gain", "pm": "loss", "aep": "undecided"}
+    assert gains.loc["air", "gain"] == pytest.approx(math.log(1.25), abs=0.01)
+    assert gains.loc["aep", "excluded"] == pytest.approx(excluded_beyond(noise), abs=1e-9)
+    assert gains.loc["aep", "excluded"] < 0.01  # no effect larger than one per cent
+    assert gains.loc["air", "paper"] == pytest.approx(math.log(18.34 / 13.12))
 
 
 def test_counted_claims(tmp_path: Path) -> None:

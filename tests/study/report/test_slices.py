@@ -16,6 +16,7 @@ from pfrnn.errors import ConfigError, RecordError
 from pfrnn.study.cli import main
 from pfrnn.study.plan import Cell, Plan
 from pfrnn.study.recorded import whole_plan
+from pfrnn.study.report.evidence import write_evidence
 from pfrnn.study.report.report import Slices, gather
 
 # On the maze they are one final. On arem pf_lstm and pf_lstm_p20 are.
@@ -180,7 +181,7 @@ def test_a_set_is_missing_until_it_has_results_or_was_prepared(plan: Plan, tmp_p
     results, prepared = write_slice(tmp_path / "a", plan, first)
     reasons = {"arem": "no mirror", "air": "no network", "pm": "no disk"}
     missing = study(plan)._replace(missing=reasons, missing_files={"pm": ["pm.csv"]})
-    gather(results, prepared, missing, out, Slices(plan, out))
+    write_evidence(gather(results, prepared, missing, Slices(plan, out))[0], out)
     results, prepared = write_slice(tmp_path / "b", plan, second)
     simulated.write_card(prepared, "air")
     publish(results, prepared, plan, out)

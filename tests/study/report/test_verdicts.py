@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from pfrnn.study.evaluate.statistics import Interval
 from pfrnn.study.report import verdicts
-from pfrnn.study.report.verdicts import direction, judge, obstacle
+from pfrnn.study.report.verdicts import judge, obstacle, order
 
 SEEDS = [10.0, 10.1, 9.9, 10.05, 9.95, 10.02]
 NONE = [0.01] * 6
@@ -49,13 +50,13 @@ def test_what_cannot_be_transformed_is_not_compared() -> None:
 
 @pytest.mark.parametrize("tier", ["smoke", "quick", "quick_all"])
 def test_reduced_tiers_are_never_compared(tier: str) -> None:
-    found = obstacle(tier, "air", "whole")
+    found = obstacle(tier, "r52", "whole")
     assert found is not None
     assert found == (verdicts.NOT_COMPARABLE, "reduced tier", *found[2:])
 
 
 def test_obstacles_by_data() -> None:
-    assert obstacle("paper", "air", "whole") is None
+    assert obstacle("paper", "r52", "whole") is None
     assert obstacle("gpu", "maze10", "simulated") is None
 
     def word(dataset: str, state: str) -> str:
@@ -63,20 +64,42 @@ def test_obstacles_by_data() -> None:
         assert found is not None
         return found.word
 
-    assert word("pm", "excerpt") == verdicts.DIRECTION
+    assert word("r52", "excerpt") == verdicts.DIRECTION
     assert word("maze18", "simulated") == verdicts.DIRECTION
     assert word("air", "simulated") == verdicts.NOT_COMPARABLE
 
 
-@pytest.mark.parametrize(
-    ("ours", "said"),
-    [((1.0, 2.0), "same order"), ((2.0, 1.0), "opposite order"), ((), "no partner")],
-)
-def test_direction(ours: tuple[float, ...], said: str) -> None:
-    found = direction("excerpt", "error", ours, (10.0, 20.0), "LSTM")
+@pytest.mark.parametrize("dataset", verdicts.OPEN)
+def test_one_rule_for_all_that_is_not_published(dataset: str) -> None:
+    """Split, windows, unit or map: whichever is missing, values aren't judged."""
+    found = obstacle("gpu", dataset, "simulated" if dataset.startswith("maze") else "whole")
+    assert found is not None
     assert found.word == verdicts.DIRECTION
-    assert said in found.reason
+    assert "not published" in found.reason
 
 
-def test_a_tie_in_the_paper_has_no_direction() -> None:
-    assert "ties" in direction("excerpt", "error", (1.0, 2.0), (10.0, 10.0), "LSTM").reason
+def test_an_agreement_that_a_trivial_control_shares_says_nothing() -> None:
+    inside, outside = {"persistence": 10.1}, {"persistence": 24.0}
+    found = judge("10.0", SEEDS, NONE, "error", 1000, controls=inside)
+    assert found.word == verdicts.UNINFORMATIVE
+    assert "persistence" in found.reason
+    assert judge("10.0", SEEDS, NONE, "error", 1000, controls=outside).word == verdicts.CONSISTENT
+    # What the interval leaves out is a finding, whatever a control does.
+    assert judge("12.0", SEEDS, NONE, "error", 1000, controls=inside).word == verdicts.BETTER
+
+
+@pytest.mark.parametrize(
+    ("gain", "paper", "word"),
+    [
+        ((0.1, 0.3), 2.0, verdicts.SAME),
+        ((0.1, 0.3), -2.0, verdicts.OPPOSITE),
+        ((-0.3, -0.1), -2.0, verdicts.SAME),
+        ((-0.1, 0.3), 2.0, verdicts.UNDECIDED),
+        ((0.1, 0.3), 0.0, verdicts.UNDECIDED),
+        (None, 2.0, verdicts.UNDECIDED),
+    ],
+)
+def test_order(gain: tuple[float, float] | None, paper: float, word: str) -> None:
+    interval = Interval(*gain, 0.95, 6, "t") if gain else None
+    assert order("split not published", interval, paper, "LSTM").word == word
+    assert order("split not published", interval, paper, "").word == verdicts.DIRECTION

@@ -259,3 +259,37 @@ def cost(results: Results) -> Drawing:
         frame.to_numpy().tolist(),
         figure,
     )
+
+
+def forest(gains: pd.DataFrame) -> Drawing:
+    """Draw the headline gains with their intervals, the paper's beside, a row a data set."""
+    name, title = "gains", "PF-RNN over its RNN: change of the error"
+    own = gains[gains["headline"]]
+    if own.empty:
+        return Drawing(name, title, "", "", None, None, "no PF-RNN and its RNN have run yet.")
+    sets = list(dict.fromkeys(own["dataset"]))[::-1]
+    figure, axes = new_figure(7.4, 0.32 * len(sets) + 1.3, columns=2)
+    for ax, (variant, part) in zip(axes[0], own.groupby("variant", sort=False), strict=False):
+        for row in part.itertuples():
+            y = sets.index(row.dataset)
+            ax.plot([-row.high, -row.low], [y, y], color=colour(str(variant)), lw=2)
+            ax.plot(-row.gain, y, "o", color=colour(str(variant)), ms=5, label="ours")
+            ax.plot(-row.paper, y, "D", mfc="none", mec=PAPER, mew=1.3, ms=5, label="paper")
+        ax.axvline(0, color=FAINT, lw=0.8)
+        ax.set_title(f"{label(str(variant))} over {label(part['rival'].iloc[0])}")
+        ax.set_yticks(range(len(sets)), sets)
+        ax.set_xlim(-2.0, 2.0)
+        changes = (-80, -50, 0, 100, 300)
+        ax.set_xticks([math.log1p(c / 100) for c in changes], [f"{c:+d} %" for c in changes])
+        ax.set_xlabel("change of the error (left: the PF-RNN is better)", fontsize=8)
+        light_grid(ax, "x")
+    legend_above(figure, axes)
+    return Drawing(
+        name,
+        title,
+        "Ratio of errors (for accuracies: of the odds of a wrong class), paired by repetition, "
+        "with the interval over seeds; beyond a factor of 7 cut off. Diamonds: the paper's.",
+        f"Gains of PF-LSTM and PF-GRU on {', '.join(sets[::-1])}.",
+        own[["gain", "low", "high", "paper"]].fillna("").to_numpy().tolist(),
+        figure,
+    )
