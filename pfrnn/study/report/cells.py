@@ -384,7 +384,11 @@ def _controls(results: Results, rows: list[dict[str, Any]]) -> list[dict[str, An
                     "method": f"control: {name.replace('_', ' ')}",
                     "column": column,
                     "dataset": dataset,
+                    "variant": "",
+                    "size_rule": "",
                     "metric": metric,
+                    "paper": "",
+                    "n": 0,
                     "ours": value,
                     "sampling_error": math.nan
                     if bound

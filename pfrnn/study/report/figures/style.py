@@ -183,7 +183,7 @@ def svg_text(drawing: Drawing) -> str:
     text = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{drawing.name}-\1"', text)
     text = text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     text = text.replace(INK, "currentColor").replace(FAINT, "var(--line)")
-    text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.1f}", text)
     return "\n".join(line.strip() for line in text.splitlines())
 
 
