@@ -18,8 +18,8 @@ from pfrnn.study.report.claims import (
     judge,
     shown_claims,
     tally,
-    tested,
 )
+from pfrnn.study.report.claims import tested as all_tests
 from pfrnn.study.report.measures import PARTICLES, paper_score
 from pfrnn.study.report.results import Results
 
@@ -158,7 +158,7 @@ def test_one_family_over_all_tiers(tmp_path: Path) -> None:
     alone, both = judge(one), judge(one, [other])
     assert len(alone.p_values) == 1 + 2  # one claim ran, on two sets
     least = min(alone.p_values)
-    assert least < min(tested(other).p_values)
+    assert least < min(all_tests(other).p_values)
     for found, size in ((alone, 3), (both, 6)):
         frame = pd.concat([found.claims, found.gains])
         assert frame["p_holm"].min() == pytest.approx(min(1.0, size * least))
