@@ -194,7 +194,7 @@ def test_another_tiers_evidence_is_replaced_by_results_only(plan: Plan, tmp_path
     quick = whole_plan("params.yaml", "quick")
     run(tmp_path / "quick", quick, lambda cell: cell.dataset == "arem", out)
     with pytest.raises(RecordError, match="no results of tier gpu to replace tier quick"):
-        gather(tmp_path / "no", tmp_path / "no", study(plan), out, Slices(plan, out))
+        gather(tmp_path / "no", tmp_path / "no", study(plan), Slices(plan, out))
     results, prepared = write_slice(tmp_path / "a", plan, first)
     with pytest.raises(ConfigError, match="no evidence of tier gpu"):
         publish(results, prepared, plan, out, True, ("arem",))
