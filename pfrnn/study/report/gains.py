@@ -76,7 +76,7 @@ def gains_frame(results: Results) -> pd.DataFrame:
                 }
             )
     columns = "dataset variant rival headline n gain low high p excluded paper".split()
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=columns).astype({"headline": bool})
 
 
 def _p_value(gains: list[float]) -> float:

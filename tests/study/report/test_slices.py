@@ -250,6 +250,6 @@ def test_results_of_data_that_nothing_describes_are_refused(plan: Plan, tmp_path
     results, prepared = write_slice(tmp_path / "a", plan, second)
     for card in prepared.glob("arem*/card.json"):
         card.unlink()
-    with pytest.raises(RecordError, match=r"results of arem .* pfrnn prepare arem --tier gpu"):
+    with pytest.raises(RecordError, match=r"results of arem .*pfrnn prepare arem --tier gpu"):
         publish(results, prepared, plan, out)
     assert not out.exists()
