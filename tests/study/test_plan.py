@@ -33,7 +33,7 @@ def _dataset(name: str) -> Dataset:
     if name not in SETS:
         raise ConfigError(f"unknown data set {name!r}")
     task = "localization" if name.startswith("maze") else "regression"
-    card = Card(name, "", task, "", "", "", True, (), (), 1000, "", "", "rmse")  # type: ignore[arg-type]
+    card = Card(name, "", task, "", "", "", True, 1000, "", "", "rmse")  # type: ignore[arg-type]
     return Dataset(card, Windowed, _nothing)
 
 
