@@ -55,7 +55,10 @@ def _meaning(text: str, tree: ast.Module) -> str:
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
     """All statements inside a node, at any depth; expressions, which hold none, are passed by."""
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+    names = ("body", "orelse", "finalbody", "handlers", "cases")
+    # What only a type checker imports does not run.
+    typing = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    for name in ("orelse",) if typing else names:
         inner = getattr(node, name, None)
         for child in inner if isinstance(inner, list) else ():
             if isinstance(child, ast.stmt):

@@ -80,7 +80,7 @@ def test_a_forced_job_exits_at_once_and_the_reports_command_trains(finished, tmp
     locks = copy.folder / ".snakemake" / "locks"
     locks.mkdir(exist_ok=True)
     (locks / "0.output.lock").write_text(f"{target}\n")
-    refused = copy.snakemake("--cores", "1", "--", str(target))
+    refused = copy.snakemake("--cores", "1", "--", str(target.with_name("finished")))
     assert refused.returncode != 0
     assert "--unlock" in refused.stdout
     assert copy.snakemake("--unlock").returncode == 0
