@@ -6,6 +6,7 @@ configuration) start fast and run on a machine without it.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -19,9 +20,8 @@ else:
         """Import a layer on first use (PEP 562)."""
         if name not in __all__:
             raise AttributeError(f"module 'pfrnn' has no attribute {name!r}")
-        import pfrnn.nn
-
-        return getattr(pfrnn.nn, name)
+        # By name: the study's digests follow import statements.
+        return getattr(importlib.import_module("pfrnn.nn"), name)
 
 
 def __dir__() -> list[str]:
