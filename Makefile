@@ -10,10 +10,10 @@ PORT ?= 5000
 STRICT ?=
 # Tests run in so many processes, one file at a time in each.
 WORKERS ?= 2
-# The tier that `make report` publishes. Only gpu, gpu_long and paper say something about the paper.
+# The tier that `make report` publishes. Only gpu, gpu_long, study and paper say something about the paper.
 TIER ?= gpu
 # A tier beside the main study has a folder of its own, and no summary in the README.
-PUBLISHED := $(if $(filter gpu_long,$(TIER)),reports/gpu_long,reports)
+PUBLISHED := $(if $(filter gpu_long study,$(TIER)),reports/$(TIER),reports)
 BIN := .venv/bin
 READY := .venv/ready
 STORE = $(or $(MLFLOW_TRACKING_URI),sqlite:///mlflow.db)
@@ -75,6 +75,7 @@ report: $(READY)
 check: $(READY)
 	$(BIN)/python -m pfrnn check --reports reports --readme README.md
 	$(BIN)/python -m pfrnn check --reports reports/gpu_long
+	$(BIN)/python -m pfrnn check --reports reports/study
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site

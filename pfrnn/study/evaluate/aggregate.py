@@ -193,12 +193,7 @@ def _scores(plan: Plan, cell: Cell, folder: Path) -> list[dict[str, str]]:
     """Read a finished final's ``test.csv``."""
     rows = read_rows(folder, "test.csv", TEST_COLUMNS)
     evaluation = plan.config.for_dataset(cell.dataset).evaluation
-    ensemble = variant(cell.trained).kind == "ensemble"
-    check_scores(
-        folder / "test.csv",
-        rows,
-        evaluation.ensemble_repetitions if ensemble else evaluation.repetitions,
-    )
+    check_scores(folder / "test.csv", rows, evaluation.repetitions_for(variant(cell.trained)))
     return rows
 
 

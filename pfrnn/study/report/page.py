@@ -25,10 +25,12 @@ from pfrnn.study.report.tables import laid_out, texts_of, tier_note
 from pfrnn.study.report.units import reading_of
 from pfrnn.study.report.verdicts import MEANINGS, NOT_RUN, REDUCED_TIERS, REFERENCE, SIGNS
 
-# Tiers that were planned after results of another were seen; the others were planned before.
-AFTER = {
+# What a reader must know about when a tier was planned.
+PLANNING = {
     "gpu_long": "This tier was planned after the results of tier gpu were seen: its tests are "
     "exploratory. They count in one family with those of tier gpu.",
+    "study": "This tier was planned before its runs (reports/plan.md); its tests are a family of "
+    "their own. The test sets had been read before, by tiers gpu and gpu_long.",
 }
 OTHERS = {
     "localization": (
@@ -108,8 +110,8 @@ def _sentences(cells: pd.DataFrame, results: Results) -> list[str]:
             f"{ran_sentence(cells, results)} Ran: {joined(rows['dataset'])}; up to {most} "
             f"repetitions of {rows['final_id'].nunique()} settings."
         ]
-    if study.tier in AFTER:
-        said.append(AFTER[study.tier])
+    if study.tier in PLANNING:
+        said.append(PLANNING[study.tier])
     if study.missing:
         names = "; ".join(f"{name} ({why})" for name, why in sorted(study.missing.items()))
         said.append(f"Missing: {names}. The section on missing data sets says how to add them.")

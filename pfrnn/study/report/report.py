@@ -30,6 +30,8 @@ from pfrnn.study.report.sections import Part, Table
 from pfrnn.study.report.summary import summary
 from pfrnn.study.report.tables import latex, markdown, tier_note, write_csv, write_tables
 
+# The tier with a plan of its own, whose tests are adjusted among themselves.
+PLANNED = "study"
 DIGESTS = "digests.json"
 # Sections of figures alone.
 FIGURES = (
@@ -120,13 +122,17 @@ def gather(
 
 
 def published_beside(folder: Path) -> list[Evidence]:
-    """Return the evidence of the study's other published tiers, whose tests are of one family.
+    """Return the evidence of the other published tiers whose tests are of one family with these.
 
-    The main study's report lies in a folder, another tier's in a folder within.
+    The main study's report lies in a folder, another tier's in a folder within. Tier study was
+    planned on its own (reports/plan.md): its tests are a family of their own.
     """
+    if folder.name == PLANNED:
+        return []
     main = folder.parent if (folder.parent / "data" / "study.json").is_file() else folder
     every = [main, *(path.parents[1] for path in sorted(main.glob("*/data/study.json")))]
-    return [read_evidence(path) for path in every if path.resolve() != folder.resolve()]
+    others = [path for path in every if path.name != PLANNED]
+    return [read_evidence(path) for path in others if path.resolve() != folder.resolve()]
 
 
 def render(evidence: Evidence, out: Path, beside: Sequence[Evidence] = ()) -> Path:

@@ -22,7 +22,8 @@ def test_tables_figures_claims_and_readme_follow(capsys: pytest.CaptureFixture[s
 
 
 def test_the_longer_tiers_follow_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--reports", str(REPORTS / "gpu_long")]) == 0, capsys.readouterr().err
+    for name in ("gpu_long", "study"):
+        assert main(["check", "--reports", str(REPORTS / name)]) == 0, capsys.readouterr().err
 
 
 @BOTH
