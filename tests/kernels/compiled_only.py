@@ -51,12 +51,12 @@ def compile_only(capability: int) -> dict[str, Any]:
     run = JITFunction.run
     programs: dict[str, Any] = {}
 
-    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
         kernel = run(self, *args, grid=grid, warmup=True, **options)
         # One that is compiled beside others isn't there yet; its own launch follows.
         if hasattr(kernel, "metadata"):
             programs[f"{self.fn.__name__} {kernel.metadata.hash}"] = kernel
-        return kernel
+        # Nothing that could be launched again.
 
     JITFunction.run = compiled
     return programs
