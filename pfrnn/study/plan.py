@@ -11,6 +11,7 @@ file, also in a clone that has none of Snakemake's metadata.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
@@ -214,7 +215,12 @@ def load_plan(
 
 def shipped_protocols() -> dict[str, dict[str, Any]]:
     """Return the protocol that each data set has by default, as params.yaml ships it."""
-    return {name: protocol(name, {}).model_dump(mode="json") for name in dataset_names()}
+    found = {}
+    for name in dataset_names():
+        # A set whose file is broken is named where it is asked for, not in every plan.
+        with contextlib.suppress(ConfigError):
+            found[name] = protocol(name, {}).model_dump(mode="json")
+    return found
 
 
 def _cell(config: Config, card: Card, model: Variant, rule: SizeRule, data_digest: str) -> Cell:

@@ -25,7 +25,6 @@ def test_every_training_job_has_an_estimate() -> None:
     jobs = {block.id for block in plan.blocks} | {cell.final_id for cell in plan.cells}
     assert set(needs) == jobs
     assert len(jobs) == 1599
-    assert {need.gpu for need in needs.values()} == {1}
     assert all(3000 <= need.mem_mb <= 32_000 for need in needs.values())
     assert all(10 <= need.minutes <= 2880 for need in needs.values())
 

@@ -14,7 +14,7 @@ def write_air(mirror: Path, rows: int = 600) -> Path:
     """Write ``air/`` below ``mirror``, marked as an excerpt; return ``mirror``."""
     draw = np.random.default_rng(0)
     start = dt.datetime(2004, 3, 10, 18)
-    lines = [";".join(air.HEADER)]
+    lines = [";".join(["Date", "Time", *air.MEASURED, "", ""])]
     for row in range(rows):
         moment = start + dt.timedelta(hours=row)
         cells = [moment.strftime("%d/%m/%Y"), moment.strftime("%H.%M.%S")]

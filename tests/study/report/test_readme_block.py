@@ -24,7 +24,7 @@ def report(tmp_path: Path) -> Path:
 
 def test_block_is_written_and_checked(report: Path, capsys: pytest.CaptureFixture[str]) -> None:
     readme = report.parent / "README.md"
-    readme.write_text(f"# Name\n\n{BEGIN}\nold\n{END}\n\nRest.\n")
+    readme.write_text(f"# Name\n\n{BEGIN}\nan earlier block\n{END}\n\nRest.\n")
     assert "README.md" in readme_difference(readme, report)
     command = ["check", "--reports", str(report), "--readme", str(readme)]
     assert main(command) == 1
@@ -32,7 +32,7 @@ def test_block_is_written_and_checked(report: Path, capsys: pytest.CaptureFixtur
     again = ["report", "--tier", "gpu", "--results", str(report), "--out", str(report)]
     assert main([*again, "--readme", str(readme)]) == 0
     text = readme.read_text()
-    assert "old" not in text
+    assert "an earlier block" not in text
     assert text.startswith("# Name\n")
     assert text.endswith("\nRest.\n")
     assert "Commit 0123456789ab. Runs finished: 2026-11-28. Devices: " in text
@@ -61,7 +61,7 @@ def test_ours_stand_beside_the_papers(tmp_path: Path) -> None:
     assert head == ["data set", "metric", "LSTM", "PF-LSTM", "GRU", "PF-GRU", "data"]
     arem = row_of(summary, "arem")
     values = [one["value"] for one in rows if (one["dataset"], one["variant"]) == ("arem", "lstm")]
-    lstm = re.fullmatch(r"([0-9.]+) \[[0-9.]+, [0-9.]+\] \(([0-9.]+)\) [●▲▼≈○]", arem[2])
+    lstm = re.fullmatch(r"([0-9.]+) \[[0-9.]+, [0-9.]+\] \(([0-9.]+)\) [●▲▼≈∼↑↓↔→○]", arem[2])
     assert lstm
     assert float(lstm[1]) == pytest.approx(sum(values) / 2, abs=0.05)
     assert float(lstm[2]) == simulated.paper_value("arem", "lstm", "fixed")

@@ -127,7 +127,7 @@ def best_so_far(history: pd.DataFrame) -> pd.DataFrame:
 
     >>> rows = [(0, 1, 9.0), (0, 3, 5.0), (1, 1, 7.0), (1, 2, 3.0), (1, 4, 8.0)]
     >>> history = pd.DataFrame(rows, columns=["member", "epoch", "val_score"])
-    >>> best_so_far(history.assign(val_best=np.nan))["y"].tolist()
+    >>> best_so_far(history.assign(val_best=float("nan")))["y"].tolist()
     [8.0, 6.0, 4.0, 4.0]
     """
     score = history[BEST_SO_FAR].fillna(history["val_score"])
