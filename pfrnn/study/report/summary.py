@@ -85,4 +85,5 @@ def _cell(row: Any) -> str:
     text = f"{shown['ours']} {shown['spread'].partition(' n =')[0]}".removesuffix(f" n = {row.n}")
     if row.paper and row.paper[0].isdigit():
         text += f" ({row.paper}) {shown['sign'] if row.n else ''}"
-    return text.strip()
+    # An empty part, such as the interval of a cell that did not run, leaves no gap.
+    return " ".join(text.split())
