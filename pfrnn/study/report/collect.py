@@ -11,6 +11,7 @@ import pandas as pd
 from pfrnn.errors import RecordError
 from pfrnn.study.data.maze.maps import load_maze
 from pfrnn.study.data.registry import dataset, dataset_names
+from pfrnn.study.evaluate.record import read_rows
 from pfrnn.study.files import read_mapping
 from pfrnn.study.jobfolder import again
 from pfrnn.study.plan import Plan, prepare_again
@@ -125,15 +126,16 @@ def _run(final: Path) -> dict[str, Any]:
     run = read_mapping(path, again(final))
     kept = {key: value for key, value in run.items() if key not in RUN_ENTRIES_LEFT_OUT}
     if (final / "members.csv").is_file():
-        status = read_table(final / "members.csv", ("status",))["status"]
-        kept["repetitions"] = len(status)
-        kept["diverged"] = int((status == "diverged").sum())
+        members = read_rows(final, "members.csv", ("status",))
+        kept["repetitions"] = len(members)
+        kept["diverged"] = sum(member["status"] == "diverged" for member in members)
     return kept
 
 
 def _choice(results: Path, final: str) -> dict[str, Any]:
-    path = results / (final.replace("final/", "selection/", 1) + ".json")
-    return read_mapping(path, "run `pfrnn select` again") if path.is_file() else {}
+    selection = final.replace("final/", "selection/", 1) + ".json"
+    path = results / selection
+    return read_mapping(path, f"run `pfrnn select {selection}` again") if path.is_file() else {}
 
 
 def _histories(results: Path, finals: list[str]) -> pd.DataFrame:
@@ -141,7 +143,8 @@ def _histories(results: Path, finals: list[str]) -> pd.DataFrame:
     parts = []
     for final in finals:
         if (results / final / "history.csv").is_file():
-            history = numeric(read_table(results / final / "history.csv", HISTORY[1:]))
+            rows = read_rows(results / final, "history.csv", HISTORY[1:])
+            history = numeric(pd.DataFrame(rows))
             history[["member", "epoch"]] = history[["member", "epoch"]].astype(int)
             history.insert(0, "final_id", final)
             by_run = history.groupby("member", sort=True)

@@ -107,6 +107,9 @@ READ = {
     "a final's record": ("{final}/run.json", "report", "damaged"),
     "a final's scores": ("{final}/test.csv", "aggregate", "`pfrnn final {final}`"),
     "a final's history": ("{final}/history.csv", "aggregate", "`pfrnn final {final}`"),
+    "a final's history in a report": ("{final}/history.csv", "report", "`pfrnn final {final}`"),
+    "a final's members": ("{final}/members.csv", "report", "`pfrnn final {final}`"),
+    "a final's selection": ("{selection}", "report", "`pfrnn select {selection}`"),
 }
 
 
