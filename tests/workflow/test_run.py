@@ -160,7 +160,10 @@ def test_without_snakemakes_metadata_a_changed_parameter_still_replans(finished)
 
 
 def train_here(copy: Copy, variants: set[str]) -> None:
-    """Finish the variants in this process, as their jobs would: those are mostly imports."""
+    """Finish the variants in this process, as their jobs would: those are mostly imports.
+
+    Snakemake makes the last output of a job, ``finished``, itself.
+    """
     plan = load_plan(copy.folder / "params.yaml", "smoke")
     places = Places(copy.folder / "results" / "smoke", copy.folder / "data" / "prepared")
     for cell in plan.cells:
@@ -168,8 +171,10 @@ def train_here(copy: Copy, variants: set[str]) -> None:
             for block in cell.blocks:
                 if not (places.results / block.id / "run.json").exists():
                     train_block(plan, block.id, places)
+                    (places.results / block.id / "finished").touch()
             select_cell(plan, cell.selection_id, places.results)
             run_final(plan, cell.final_id, places)
+            (places.results / cell.final_id / "finished").touch()
 
 
 def test_every_variant_fills_its_rows(finished, tmp_path: Path) -> None:
