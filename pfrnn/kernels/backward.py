@@ -38,6 +38,9 @@ from pfrnn.kernels.tiles import activate, activate_slope, comes_last, total_pair
 
 # As in the forward kernel.
 @triton.jit(
+    # Where the gradient of the log-weights begins, within a tensor of one step more, is aligned or
+    # not with the batch: it isn't worth a program of its own for an odd last batch.
+    do_not_specialize_on_alignment=["gl_"],
     do_not_specialize=[
         "t", "slot", "slot_before", "cut", "T", "N", "P", "SLOTS", "x_t", "x_m",
         "valid_t", "valid_m", "total_t", "total_m", "gl_t", "gl_m", "gy_t", "gy_m",

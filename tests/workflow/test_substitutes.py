@@ -70,7 +70,8 @@ def test_a_substitute_runs_is_named_and_stays(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "standing in for them: r52" in done.stdout
     page = (tmp_path / "results/smoke/report/index.html").read_text()
-    assert "r52 stands in because air is missing." in page
+    assert "Missing: air (" in page
+    assert "Stand-ins for missing sets: r52." in page
     rows = (tmp_path / "results/smoke/results.csv").read_text()
     assert "smoke,r52,lstm,fixed" in rows
     # The second run plans nothing, after another fetch neither.
