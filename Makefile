@@ -54,9 +54,9 @@ test: lint pytest
 # tests/conftest.py says which files come first.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 pytest: $(READY)
-	$(PYTEST) -m "not nightly and not slow"
+	$(PYTEST) -m "not nightly"
 
-# Also slow tests (workflow reruns, whole trainings), the chaos, servers, DVC clones, browsers and kernel compilations; Slurm where it is installed.
+# Also the chaos, servers, DVC clones, browsers and kernel compilations; Slurm where it is installed.
 test-all: lint
 	PFRNN_TEST_SLURM=$(if $(shell command -v slurmctld),1) $(PYTEST)
 

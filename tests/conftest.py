@@ -24,9 +24,9 @@ LONGEST = (
     "slurm/test_slurm.py",
     "track/test_server.py",
     "kernels/test_compiles.py",
-    "training/test_fused_path.py",
-    "workflow/test_dvc_clone.py",
-    "training/test_all_variants.py",
+    "train/test_fused.py",
+    "workflow/test_mlflow_models.py",
+    "train/test_all_variants.py",
     "nn/test_compile.py",
     "track/test_mlflow.py",
 )
